@@ -1,0 +1,1 @@
+"""Bringing a data set to every node while reading it once."""

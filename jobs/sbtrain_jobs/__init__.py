@@ -1,0 +1,1 @@
+"""What runs inside a job: supervisor, node agent, rendezvous, step clock, checkpoints."""

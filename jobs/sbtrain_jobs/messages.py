@@ -1,0 +1,166 @@
+"""What the processes of one attempt say to each other: one JSON object a line, over TCP.
+
+The supervisor (batch side) listens; node agents and trainers connect and say Hello first.
+
+    agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
+    trainer -> supervisor   Hello, StepsDone, PhaseDone, Held, Saved
+    supervisor -> agent     Start (addresses of all roles), Finish
+    supervisor -> trainer   Hold, StopAfter
+
+Stopping at an agreed step: on a preemption notice the supervisor sends Hold to every
+trainer that counts steps. Each answers Held with the step it is running (or has finished)
+and starts no later one. The supervisor answers StopAfter(max of them): every trainer runs
+through that step, the saver writes it and says Saved, and all exit with EXIT_STOPPED.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from sbtrain_perf.codec import ShapeError, decode
+
+EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    who: Literal["agent", "trainer"]
+    token: str
+    node: int  # index in the allocation
+    node_name: str
+    rank: int = -1  # index in plan.roles; -1 for an agent
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """ports[i] belongs to the i-th role that the plan places on this node."""
+
+    node: int
+    host: str
+    ports: tuple[int, ...]
+    data: tuple[str, ...] = ()  # staged paths on this node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """addresses[r] is host:port of plan.roles[r]."""
+
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleEnded:
+    rank: int
+    returncode: int  # negative: ended by that signal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A signal reached an agent: preemption, time limit or cancel."""
+
+    node: int
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """End what still runs on this node, within grace_s."""
+
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsDone:
+    """Steps first..first+len(seconds)-1 ended; seconds[i] is the time of each."""
+
+    rank: int
+    first: int
+    seconds: tuple[float, ...]
+    samples_per_step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseDone:
+    """A phase of this attempt ended. parameters and tensors describe the network when known."""
+
+    rank: int
+    name: Literal["start", "restore", "checkpoint", "evaluate"]
+    seconds: float
+    step: int = 0
+    size_bytes: int = 0
+    parameters: int | None = None
+    tensors: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    rank: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAfter:
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    rank: int
+    step: int
+    path: str
+
+
+Message = (
+    Hello
+    | Ready
+    | Start
+    | RoleEnded
+    | Notice
+    | Finish
+    | StepsDone
+    | PhaseDone
+    | Hold
+    | Held
+    | StopAfter
+    | Saved
+)
+
+_KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        Hello,
+        Ready,
+        Start,
+        RoleEnded,
+        Notice,
+        Finish,
+        StepsDone,
+        PhaseDone,
+        Hold,
+        Held,
+        StopAfter,
+        Saved,
+    )
+}
+
+
+def to_line(message: Message) -> bytes:
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode() + b"\n"
+
+
+def from_line(line: bytes) -> Message:
+    """Raises ValueError when the line is not a message."""
+    data = json.loads(line)
+    if not isinstance(data, dict) or data.get("kind") not in _KINDS:
+        raise ShapeError("kind", "not a message of sbtrain")
+    kind = _KINDS[data.pop("kind")]
+    return decode(kind, data)

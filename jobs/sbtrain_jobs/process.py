@@ -1,0 +1,129 @@
+"""Starting other programs: the only file of sbtrain that does.
+
+Never through a shell; always in a session of its own, so that a signal to sbtrain does not
+reach the program by accident; always with an end in time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What a finished command printed, and its exit status."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    check: str = "raise",
+) -> CommandResult:
+    """Run a program to its end.
+
+    Args:
+        argv: program and arguments, passed as they are.
+        timeout_s: seconds after which its whole session is killed.
+        check: "raise" turns an exit status other than 0 into an error; "keep" returns it.
+
+    Raises:
+        CommandMissingError: the program is not there.
+        CommandTimeoutError: it did not end in time.
+        CommandFailedError: it exited with another status than 0.
+    """
+    process = start_process(
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        out, err = process.communicate(
+            None if stdin is None else stdin.encode(), timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        end_session(process)
+        out, err = process.communicate()
+        raise CommandTimeoutError(
+            f"{argv[0]} did not answer within {timeout_s:g} s",
+            argv=argv,
+            stdout=out.decode(errors="replace"),
+            stderr=err.decode(errors="replace"),
+        ) from None
+    except BaseException:
+        end_session(process)
+        process.wait()
+        raise
+    result = CommandResult(
+        argv=tuple(argv),
+        returncode=process.returncode,
+        stdout=out.decode(errors="replace"),
+        stderr=err.decode(errors="replace"),
+    )
+    if check == "raise" and result.returncode != 0:
+        said = (result.stderr.strip() or result.stdout.strip()).splitlines()
+        raise CommandFailedError(
+            f"{argv[0]} exited with {result.returncode}" + (f": {said[-1]}" if said else ""),
+            argv=argv,
+            returncode=result.returncode,
+            stdout=result.stdout,
+            stderr=result.stderr,
+        )
+    return result
+
+
+def start_process(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a program and return at once; the caller ends and reaps it.
+
+    Raises:
+        CommandMissingError: the program is not there or may not be run.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        )
+    except (FileNotFoundError, PermissionError) as error:
+        raise CommandMissingError(
+            f"cannot run {argv[0]}: {error.strerror}", argv=argv
+        ) from None
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that start_process started, with all that it started in its session."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)

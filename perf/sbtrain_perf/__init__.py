@@ -1,0 +1,1 @@
+"""Requests, plans, and the models that predict training on a cluster."""

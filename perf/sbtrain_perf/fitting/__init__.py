@@ -1,0 +1,1 @@
+"""Estimators: from measurements to coefficients and intervals."""

@@ -1,0 +1,1 @@
+"""The closed forms: pure functions with units and sources."""

@@ -1,0 +1,203 @@
+"""The vocabulary: what is asked for, what the cluster has, and what was decided.
+
+Request + ClusterShape -> (planner) -> Plan. A Plan, written as ``plan.json``, is the only
+thing that crosses from the login node to the compute nodes. Units stand in the names:
+``_s`` seconds, ``_bytes`` bytes, ``_bytes_s`` bytes per second, ``_gib`` 2**30 bytes.
+This file imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Layout = Literal["allreduce", "ps"]
+LayoutChoice = Literal["auto", "allreduce", "ps"]
+ObjectiveKind = Literal["time", "cost", "node-hours", "deadline"]
+RoleName = Literal["chief", "worker", "ps"]
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuType:
+    """One accelerator model, by its published figures."""
+
+    name: str
+    peak_tflops: float  # FP32
+    memory_gib: float
+    memory_bytes_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One Slurm partition of identical nodes, as the planner sees it."""
+
+    name: str
+    nodes: int
+    max_nodes_per_job: int
+    cores_per_node: int
+    memory_gib_per_node: float
+    gpu: GpuType | None = None
+    gpus_per_node: int = 0
+    price_per_node_hour: float = 0.0
+    preemptible: bool = False
+    mean_time_to_preemption_s: float | None = None
+    grace_s: float = 0.0
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    network_bytes_s: float = 1.25e9  # one node's link
+    scratch_path: str | None = None  # %n node, %u user, %j job id
+    scratch_bytes: int = 0
+    scratch_bytes_s: float = 5e8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterShape:
+    """What a site file says of a cluster."""
+
+    name: str
+    source: str  # the file it was read from
+    partitions: tuple[Partition, ...]
+    shared_bytes_s: float  # shared filesystem, all clients together
+    shared_client_bytes_s: float  # shared filesystem, one client
+    currency: str = "USD"
+    requeue_delay_s: float = 120.0  # a requeued job's hold before it may start again
+    preemption_signal: str = "USR1"
+    mpi_plugin: str = "pmix"  # srun --mpi=
+    max_requeues: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Features of the network that is trained; what is unknown stays None."""
+
+    parameters: int | None = None
+    tensors: int | None = None
+    activation_bytes_per_sample: int | None = None
+    flops_per_sample: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """The input of a training run on the shared filesystem."""
+
+    paths: tuple[str, ...] = ()
+    total_bytes: int = 0
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What the plan minimises. deadline_s belongs to kind 'deadline' alone."""
+
+    kind: ObjectiveKind = "time"
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRange:
+    """Nodes the user allows, both ends included."""
+
+    low: int = 1
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One submission: the script, what it trains on, and what the user fixed.
+
+    sbatch_options holds the user's own sbatch options, in order and untouched.
+    workload names what is learnt about this job across runs.
+    """
+
+    script: str
+    script_args: tuple[str, ...] = ()
+    workload: str = ""
+    sbatch_options: tuple[str, ...] = ()
+    partition: str | None = None
+    layout: LayoutChoice = "auto"
+    servers: int | None = None
+    nodes: NodeRange = field(default_factory=NodeRange)
+    objective: Objective = field(default_factory=Objective)
+    steps: int | None = None
+    epochs: float | None = None
+    batch_per_worker: int = 128
+    data: DataSet = field(default_factory=DataSet)
+    model: ModelShape = field(default_factory=ModelShape)
+    checkpoint_dir: str | None = None
+    resumable: bool = False
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Seconds and money that a plan is expected to take. total_s is the makespan.
+
+    steps is the number of steps each synchronous replica takes (all-reduce), or the number
+    of updates the servers apply (ps); step_s is the time from one to the next.
+    """
+
+    queue_s: float
+    stage_s: float
+    start_s: float
+    step_s: float
+    steps: int
+    checkpoint_s: float
+    checkpoints: int
+    lost_s: float
+    total_s: float
+    cost: float
+    node_hours: float
+    dominant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One trainer process: what it is, on which node of the allocation (0-based)."""
+
+    name: RoleName
+    index: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was decided. Written once, as plan.json, and never changed.
+
+    roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
+    Parameter servers: one chief (coordinator) beside server 0, servers and workers on
+    their own nodes.
+    """
+
+    run_id: str
+    run_dir: str
+    workload: str
+    script: str
+    script_args: tuple[str, ...]
+    cluster: str
+    partition: str
+    layout: Layout
+    nodes: int
+    workers: int
+    servers: int
+    gpus_per_node: int
+    cores_per_node: int
+    roles: tuple[Role, ...]
+    steps: int
+    batch_per_worker: int
+    data: DataSet
+    scratch_path: str | None
+    checkpoint_dir: str
+    checkpoint_interval_s: float
+    resumable: bool
+    preemption_signal: str
+    grace_s: float
+    max_requeues: int
+    mpi_plugin: str
+    prediction: Prediction
+    coefficients: str  # which coefficients predicted it
+    reason: str
+    submitted_at: str = ""  # ISO 8601, UTC
+    sbatch_options: tuple[str, ...] = ()
+    version: int = PLAN_VERSION

@@ -1,0 +1,1 @@
+"""Scores of the models on public measurements, beside the papers' own."""

@@ -1,0 +1,1 @@
+"""Site files: one TOML a site."""

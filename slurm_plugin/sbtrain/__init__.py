@@ -1,0 +1,1 @@
+"""The commands of sbtrain: what runs on a login node."""

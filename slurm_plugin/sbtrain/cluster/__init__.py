@@ -1,0 +1,1 @@
+"""A private, rootless, multi-node Slurm on one host."""
