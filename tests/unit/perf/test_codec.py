@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-from plans import example_plan
 
+from plans import example_plan
 from sbtrain_perf.codec import ShapeError, decode, encode, plan_from_json, plan_to_json
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.request import Partition
