@@ -1,0 +1,32 @@
+"""What the supervisor needs of the batch system: a Protocol, so that this wing knows no
+Slurm command. The plugin wing hands in a body made of its Slurm client."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+EndCause = Literal[
+    "preempted",  # a job of higher priority takes the nodes
+    "time-limit",  # the job's time is nearly over
+    "cancelled",  # its user or an operator ended it: final
+    "requeued",  # Slurm has already put it back into the queue
+    "node-fail",  # a node of the allocation was lost
+    "none",  # Slurm sees no reason to end it
+    "unknown",  # Slurm did not answer, or not in words we know
+]
+
+
+class JobControl(Protocol):
+    """Both calls may take as long as Slurm takes to answer; the supervisor bounds them."""
+
+    def end_cause(self, job_id: str) -> EndCause:
+        """Why the job is being ended. Raises SbtrainError when Slurm does not answer."""
+        ...
+
+    def requeue(self, job_id: str) -> None:
+        """Put the job back into the queue; `job_id` is N, or Array_Task for an array task.
+
+        Raises:
+            SbtrainError: Slurm refused or did not answer.
+        """
+        ...
