@@ -1,0 +1,111 @@
+"""The closed forms: values worked out by hand, limits, and growth with nodes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sbtrain_perf.models.allreduce import step_s, transfer_s
+from sbtrain_perf.models.checkpoint import checkpoint_s, interval_s
+from sbtrain_perf.models.compute import gpu_speed, worker_step_s
+from sbtrain_perf.models.parameter_server import server_s, update_s
+from sbtrain_perf.models.preemption import restarted_s, resumed_s
+from sbtrain_perf.models.staging import pipelined_s, shared_read_s
+from sbtrain_perf.models.startup import start_s
+
+NODES = np.arange(1.0, 65.0)
+
+
+def test_a_worker_step_adds_fixed_time_and_work_by_batch_and_speed() -> None:
+    step = worker_step_s(
+        4.0e6, 100.0, batch=256, speed=2.0, fixed_s=0.01, activation_s=1e-5, parameter_s=1e-8
+    )
+    assert step == pytest.approx(0.01 + (256 / 128) * (1e-5 * 2e4 + 1e-8 * 4e6) / 2.0)
+
+
+def test_the_speed_of_a_p100_comes_near_its_measured_2_6_k80() -> None:
+    assert gpu_speed(4.113, 2.4e11) == pytest.approx(1.0)
+    assert gpu_speed(9.526, 7.32e11) == pytest.approx(2.6, rel=0.05)
+
+
+def test_a_ring_moves_the_gradients_twice_but_for_one_share() -> None:
+    transfer = transfer_s(1e6, link_bytes_s=1e9, efficiency=0.5)
+    assert transfer == pytest.approx(0.008)
+    assert step_s(1.0, transfer, 0.001, nodes=1.0) == 1.0
+    assert step_s(1.0, transfer, 0.001, nodes=4.0) == pytest.approx(1.0 + 0.012 + 0.006)
+
+
+def test_servers_saturate_at_the_capacity_that_they_share() -> None:
+    one = server_s(1e6, 100.0, tensor_s=1e-4, parameter_byte_s=1e-9)
+    assert one == pytest.approx(0.01 + 0.004)
+    few = update_s(1.0, one, workers=2.0, servers=1.0, sharing=0.5, sharpness=6.0)
+    many = update_s(1.0, one, workers=1e6, servers=4.0, sharing=0.5, sharpness=6.0)
+    assert few == pytest.approx(0.5, rel=1e-3)
+    assert many == pytest.approx(one / 2.0, rel=1e-3)
+
+
+def test_staging_in_a_pipeline_grows_by_one_chunk_a_node() -> None:
+    arguments = {"link_bytes_s": 1e9, "chunk_bytes": 4e6, "overhead_s": 1.0}
+    one = pipelined_s(1e9, nodes=1.0, rate_bytes_s=5e8, **arguments)
+    many = pipelined_s(1e9, nodes=101.0, rate_bytes_s=5e8, **arguments)
+    assert one == pytest.approx(3.0)
+    assert many - one == pytest.approx(0.4)
+    assert pipelined_s(0.0, nodes=8.0, rate_bytes_s=5e8, **arguments) == 0.0
+
+
+def test_shared_reads_grow_with_nodes_once_the_filesystem_is_full() -> None:
+    seconds = shared_read_s(1e9, nodes=NODES, client_bytes_s=5e8, shared_bytes_s=2e9)
+    assert seconds[3] == pytest.approx(2.0)
+    assert seconds[7] == pytest.approx(4.0)
+
+
+def test_the_checkpoint_interval_is_youngs_for_small_checkpoints() -> None:
+    assert checkpoint_s(2e8, fixed_s=3.75, byte_s=2e-8) == pytest.approx(7.75)
+    assert interval_s(0.01, 1e-5) == pytest.approx(math.sqrt(2 * 0.01 / 1e-5), rel=1e-3)
+    assert interval_s(100.0, 1.0) == 100.0
+
+
+def test_a_resumed_run_pays_its_losses_and_may_never_end() -> None:
+    assert resumed_s(100.0, lost_share=0.2) == pytest.approx(125.0)
+    assert resumed_s(100.0, lost_share=1.0) == math.inf
+
+
+def test_a_restarted_run_follows_the_exponential() -> None:
+    assert restarted_s(100.0, hazard_1_s=0.0, restart_s=10.0) == 100.0
+    assert restarted_s(100.0, hazard_1_s=0.01, restart_s=0.0) == pytest.approx(
+        100.0 * (math.e - 1.0)
+    )
+
+
+def test_restarting_anew_agrees_with_simulation() -> None:
+    random = np.random.default_rng(7)
+    totals = []
+    for _ in range(4000):
+        total = 0.0
+        while (life := random.exponential(200.0)) < 150.0:
+            total += life + 20.0
+        totals.append(total + 150.0)
+    expected = restarted_s(150.0, hazard_1_s=1 / 200.0, restart_s=20.0)
+    assert np.mean(totals) == pytest.approx(float(expected), rel=0.05)
+
+
+def test_forms_grow_with_nodes_as_the_planner_assumes() -> None:
+    """The planner's bounds are exact only while this holds."""
+    rising = [
+        step_s(0.1, 0.02, 1e-4, nodes=NODES),
+        start_s(NODES, fixed_s=10.0, node_s=0.1),
+        shared_read_s(1e9, nodes=NODES, client_bytes_s=5e8, shared_bytes_s=2e9),
+        pipelined_s(
+            1e9,
+            nodes=NODES,
+            rate_bytes_s=5e8,
+            link_bytes_s=1e9,
+            chunk_bytes=4e6,
+            overhead_s=1.0,
+        ),
+    ]
+    assert all(np.all(np.diff(np.asarray(curve)) >= 0.0) for curve in rising)
+    updates = update_s(0.1, 0.02, workers=NODES, servers=2.0, sharing=0.48, sharpness=5.8)
+    assert np.all(np.diff(np.asarray(updates)) <= 0.0)
