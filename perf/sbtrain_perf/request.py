@@ -153,6 +153,26 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What the models say of a plan's parts before anything is learnt of its workload.
+
+    Refit has no cluster to look at: it measures against these figures. 0 where a part
+    does not occur (server_s under all-reduce, say).
+    """
+
+    parameters: int = 0  # of the network; assumed where parameters_known is false
+    tensors: int = 0
+    parameters_known: bool = False
+    compute_s: float = 0.0  # one worker's step, communication left out
+    transfer_s: float = 0.0  # the gradients, once over one node's link
+    hop_s: float = 0.0  # one hop of the ring
+    server_s: float = 0.0  # one server's time for one update
+    stage_bytes_s: float = 0.0  # the slowest part of the staging chain
+    link_bytes_s: float = 0.0
+    checkpoint_byte_s: float = 0.0  # seconds a byte of a checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """One trainer process: what it is, on which node of the allocation (0-based)."""
 
@@ -200,4 +220,5 @@ class Plan:
     reason: str
     submitted_at: str = ""  # ISO 8601, UTC
     sbatch_options: tuple[str, ...] = ()
+    basis: Basis = field(default_factory=Basis)
     version: int = PLAN_VERSION

@@ -1,0 +1,301 @@
+"""The coefficients of the models: the shipped ones, each with unit and source, and what
+refits have learnt of clusters and workloads on top of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sbtrain_perf.codec import ShapeError, decode, encode
+from sbtrain_perf.errors import CoefficientsError
+from sbtrain_perf.request import Layout
+
+COEFFICIENTS_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """A number that a model needs, with where it comes from."""
+
+    value: float
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeTerms:
+    """Of models.compute.worker_step_s; cpu_core_speed is one core's speed in K80 dies."""
+
+    fixed_s: Coefficient
+    activation_s: Coefficient
+    parameter_s: Coefficient
+    cpu_core_speed: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTerms:
+    """Of models.parameter_server."""
+
+    tensor_s: Coefficient
+    parameter_byte_s: Coefficient
+    sharing: Coefficient
+    sharpness: Coefficient
+    most_servers: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllreduceTerms:
+    """Of models.allreduce; efficiency is the share of the link that gradients see."""
+
+    efficiency: Coefficient
+    hop_s: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTerms:
+    """Of models.staging."""
+
+    overhead_s: Coefficient
+    chunk_bytes: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTerms:
+    """Of models.startup."""
+
+    fixed_s: Coefficient
+    node_s: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTerms:
+    """Of models.checkpoint; byte_s is added to the shared filesystem's own time."""
+
+    fixed_s: Coefficient
+    byte_s: Coefficient
+    parameter_bytes: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureTerms:
+    """node_mtbf_s: mean time between failures of one node."""
+
+    node_mtbf_s: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownModel:
+    """The network that is assumed where nothing is known of it, and what memory it takes."""
+
+    parameters: Coefficient
+    tensors: Coefficient
+    memory_parameter_bytes: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What holds for every workload until something is learnt of it."""
+
+    compute: ComputeTerms
+    server: ServerTerms
+    allreduce: AllreduceTerms
+    stage: StageTerms
+    start: StartTerms
+    checkpoint: CheckpointTerms
+    failure: FailureTerms
+    unknown_model: UnknownModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntStep:
+    """A workload's step on one partition: the parameters of the closed forms."""
+
+    cluster: str
+    workload: str
+    partition: str
+    layout: Layout
+    batch_per_worker: int
+    compute_s: float
+    transfer_s: float
+    hop_s: float
+    server_s: float
+    nodes: tuple[int, ...]  # node counts that were measured
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntStart:
+    cluster: str
+    workload: str
+    fixed_s: float
+    node_s: float
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntStage:
+    cluster: str
+    partition: str
+    overhead_s: float
+    rate_bytes_s: float
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntCheckpoint:
+    """byte_s holds all that grows with size, the filesystem's time included."""
+
+    cluster: str
+    fixed_s: float
+    byte_s: float
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntModel:
+    """What a workload's runs said of their network. None or 0: they did not say."""
+
+    workload: str
+    parameters: int | None = None
+    tensors: int | None = None
+    checkpoint_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    steps: tuple[LearntStep, ...] = ()
+    starts: tuple[LearntStart, ...] = ()
+    stages: tuple[LearntStage, ...] = ()
+    checkpoints: tuple[LearntCheckpoint, ...] = ()
+    models: tuple[LearntModel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """generation 0 is what sbtrain ships; each refit makes the next one."""
+
+    base: Base
+    generation: int = 0
+    learnt: Learnt = field(default_factory=Learnt)
+    sources: tuple[str, ...] = ()  # run ids that were learnt from
+
+    @property
+    def label(self) -> str:
+        return f"generation {self.generation}" if self.generation else "shipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    version: int
+    generation: int = 0
+    base: Base | None = None  # None: the shipped one, also after an upgrade of sbtrain
+    learnt: Learnt = field(default_factory=Learnt)
+    sources: tuple[str, ...] = ()
+
+
+def load_coefficients(path: str | Path | None = None) -> Coefficients:
+    """The shipped coefficients, or those of a file that a refit wrote.
+
+    Raises:
+        CoefficientsError: the file is missing or is not a coefficients file.
+    """
+    if path is None:
+        text = (importlib.resources.files(__package__) / "coefficients.json").read_text("utf-8")
+        return coefficients_from_json(text, source="the shipped coefficients")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise CoefficientsError(
+            f"cannot read the coefficients {path}: {reason}",
+            hint="without a coefficients file sbtrain uses the shipped ones",
+        ) from error
+    return coefficients_from_json(text, source=str(path))
+
+
+def coefficients_from_json(text: str, *, source: str) -> Coefficients:
+    """Raises CoefficientsError; its message names source and the dotted place in it."""
+    hint = f"move {source} away to start again from the shipped coefficients"
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict) and data.get("version") != COEFFICIENTS_VERSION:
+            raise CoefficientsError(
+                f"{source} has version {data.get('version')!r}, this sbtrain reads version "
+                f"{COEFFICIENTS_VERSION}",
+                hint=hint,
+            )
+        file = decode(_File, data)
+        coefficients = Coefficients(
+            base=file.base or load_coefficients().base,
+            generation=file.generation,
+            learnt=file.learnt,
+            sources=file.sources,
+        )
+        _check_signs(encode(coefficients.base), path="base")
+        _check_signs(encode(coefficients.learnt), path="learnt")
+    except (ValueError, RecursionError) as error:
+        raise CoefficientsError(
+            f"{source} is not a coefficients file: {error}", hint=hint
+        ) from error
+    return coefficients
+
+
+def coefficients_to_json(coefficients: Coefficients) -> str:
+    """The text of a coefficients file. The base is left out where it is the shipped one."""
+    shipped = coefficients.generation > 0 and coefficients.base == load_coefficients().base
+    file = _File(
+        version=COEFFICIENTS_VERSION,
+        generation=coefficients.generation,
+        base=None if shipped else coefficients.base,
+        learnt=coefficients.learnt,
+        sources=coefficients.sources,
+    )
+    return json.dumps(encode(file), indent=2) + "\n"
+
+
+_MUST_EXCEED_ZERO = {
+    "cpu_core_speed",
+    "sharpness",
+    "most_servers",
+    "efficiency",
+    "node_mtbf_s",
+    "parameters",
+    "tensors",
+    "rate_bytes_s",
+    "batch_per_worker",
+}
+
+
+def _check_signs(data: object, *, path: str) -> None:
+    """No coefficient is negative, and none that is divided by is 0."""
+    if isinstance(data, dict):
+        for key, entry in data.items():
+            place = f"{path}.{key}"
+            number = entry["value"] if isinstance(entry, dict) and "value" in entry else entry
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                if number < 0 or (number == 0 and key in _MUST_EXCEED_ZERO):
+                    raise ShapeError(place, f"{number} is out of range")
+            else:
+                _check_signs(entry, path=place)
+    elif isinstance(data, tuple | list):
+        for index, entry in enumerate(data):
+            _check_signs(entry, path=f"{path}[{index}]")
+
+
+def learnt_model(coefficients: Coefficients, workload: str) -> LearntModel | None:
+    return next((m for m in coefficients.learnt.models if m.workload == workload), None)
+
+
+def with_learnt(
+    coefficients: Coefficients, learnt: Learnt, runs: tuple[str, ...]
+) -> Coefficients:
+    """The next generation: the same base, other things learnt."""
+    return dataclasses.replace(
+        coefficients,
+        generation=coefficients.generation + 1,
+        learnt=learnt,
+        sources=runs,
+    )
