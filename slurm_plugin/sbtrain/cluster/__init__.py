@@ -1,1 +1,17 @@
 """A private, rootless, multi-node Slurm on one host."""
+
+from __future__ import annotations
+
+from sbtrain.cluster.lifecycle import Cluster, Status, down, status, up
+from sbtrain.cluster.nodes import NodeState, crash_node, start_node
+
+__all__ = [
+    "Cluster",
+    "NodeState",
+    "Status",
+    "crash_node",
+    "down",
+    "start_node",
+    "status",
+    "up",
+]

@@ -1,0 +1,177 @@
+"""Bringing a private cluster up, healing it, looking at it, and taking it down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbtrain.cluster.daemons import Daemons
+from sbtrain.cluster.errors import ClusterError
+from sbtrain.cluster.folder import ClusterFolder, Record, remove_root
+from sbtrain.cluster.nodes import NodeState, node_states
+from sbtrain.cluster.programs import find_programs, search_path
+from sbtrain.cluster.start import end_all, record_for, start
+from sbtrain_jobs.errors import CommandError
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A running private cluster.
+
+    Attributes:
+        environment: what a child process needs to use it: SLURM_CONF, and PATH with sbin.
+        seconds: how long `up` took.
+        started: names of the daemons that this `up` had to start; empty when all ran.
+    """
+
+    folder: Path
+    record: Record
+    environment: dict[str, str]
+    nodes: tuple[NodeState, ...]
+    seconds: float
+    started: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonState:
+    name: str
+    pid: int
+    running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """state: up, degraded (some daemon or node is missing) or down."""
+
+    folder: Path
+    state: str
+    record: Record | None
+    daemons: tuple[DaemonState, ...]
+    nodes: tuple[NodeState, ...]
+    problem: str
+
+
+def up(
+    folder: Path,
+    *,
+    nodes_per_kind: int | None = None,
+    accounting: bool | None = None,
+    progress: Progress | None = None,
+    timeout_s: float = 60.0,
+) -> Cluster:
+    """Start the cluster of this folder, or heal it, or find it running.
+
+    Args:
+        nodes_per_kind: how many nodes c1.. and as many g1..; None keeps what the folder has.
+        accounting: with slurmdbd and MariaDB; None keeps what the folder has.
+        progress: told in a few words what is being waited for.
+        timeout_s: for all nodes to answer.
+
+    Raises:
+        SlurmNotInstalledError: a program is missing.
+        ClusterError: the folder cannot be used, or a running cluster has other options.
+        ClusterStartError: a daemon or node did not come up; all that was started is ended.
+    """
+    begin = time.monotonic()
+    say = progress or (lambda _: None)
+    place = ClusterFolder.at(folder)
+    recorded = place.read_record()
+    wants_accounting = accounting
+    if wants_accounting is None:
+        wants_accounting = recorded.accounting if recorded else False
+    programs = find_programs(os.environ, accounting=wants_accounting)
+    place.create()
+    with place.locked(say):
+        before = place.read_record()
+        daemons = Daemons.of(place)
+        wanted = record_for(
+            place, programs, before, nodes_per_kind=nodes_per_kind, accounting=accounting
+        )
+        result = start(daemons, wanted, programs, progress=say, deadline=begin + timeout_s)
+    return Cluster(
+        folder=place.path,
+        record=result.record,
+        environment=environment_of(result.record),
+        nodes=result.nodes,
+        seconds=time.monotonic() - begin,
+        started=result.started,
+    )
+
+
+def down(
+    folder: Path, *, wipe: bool = False, progress: Progress | None = None
+) -> tuple[str, ...]:
+    """End all that belongs to the cluster of this folder, and nothing else.
+
+    Jobs end with it; Slurm keeps its queue in the folder and takes it up again at the next
+    `up`, unless wipe removes the folder.
+
+    Returns:
+        what was ended, as "name pid".
+    """
+    place = ClusterFolder.at(folder)
+    record = place.read_record()
+    if record is None:
+        return ()
+    with place.locked(progress or (lambda _: None)):
+        ended = end_all(Daemons.of(place), record)
+        remove_root(place, record.root)
+        if wipe:
+            shutil.rmtree(place.path)
+    return ended
+
+
+def status(folder: Path) -> Status:
+    """Look without touching.
+
+    Raises:
+        ClusterError: the folder's record cannot be read.
+    """
+    place = ClusterFolder.at(folder)
+    record = place.read_record()
+    if record is None:
+        return Status(
+            folder=place.path, state="down", record=None, daemons=(), nodes=(), problem=""
+        )
+    daemons = Daemons.of(place)
+    running = daemons.running()
+    states = tuple(
+        DaemonState(name=name, pid=one.pid, running=name in running)
+        for name, one in daemons.known.items()
+    )
+    nodes: tuple[NodeState, ...] = ()
+    problem = ""
+    if running:
+        try:
+            programs = find_programs(os.environ, accounting=False)
+            nodes = node_states(record, programs)
+        except (ClusterError, CommandError) as error:
+            problem = error.message
+    dead = [one.name for one in states if not one.running]
+    silent = [one.name for one in nodes if not one.answers]
+    if not running:
+        state = "down"
+    elif problem or dead or silent or len(nodes) < len(record.nodes):
+        state = "degraded"
+        problem = problem or f"not running or not answering: {', '.join((*dead, *silent))}"
+    else:
+        state = "up"
+    return Status(
+        folder=place.path,
+        state=state,
+        record=record,
+        daemons=states,
+        nodes=nodes,
+        problem=problem,
+    )
+
+
+def environment_of(record: Record) -> dict[str, str]:
+    """What a child process needs to use the cluster."""
+    return {"SLURM_CONF": record.conf, "PATH": search_path(os.environ)}

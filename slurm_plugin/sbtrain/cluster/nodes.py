@@ -1,0 +1,166 @@
+"""The nodes of a private cluster: their states as slurmctld tells them, crashing one and
+bringing it back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbtrain.cluster.daemons import (
+    Daemons,
+    daemon_environment,
+    reap_children,
+    slurmd_argv,
+    slurmd_name,
+)
+from sbtrain.cluster.errors import ClusterError, ClusterStartError
+from sbtrain.cluster.folder import ClusterFolder, Record
+from sbtrain.cluster.ports import listening
+from sbtrain.cluster.processes import end, relatives
+from sbtrain.cluster.programs import Programs, find_programs
+from sbtrain_jobs.errors import CommandError
+from sbtrain_jobs.process import run_command
+
+_POLL_S = 0.05
+_SILENT = ("*", "down", "unknown", "inval", "fail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """One node as slurmctld sees it: state in sinfo's words, reason "" when there is none."""
+
+    name: str
+    state: str
+    reason: str
+
+    @property
+    def answers(self) -> bool:
+        return not any(word in self.state for word in _SILENT)
+
+
+def node_states(
+    record: Record, programs: Programs, *, timeout_s: float = 5.0
+) -> tuple[NodeState, ...]:
+    """Raises CommandError when slurmctld does not answer."""
+    said = run_command(
+        [programs.paths["sinfo"], "-h", "-N", "-o", "%N|%T|%E"],
+        timeout_s=timeout_s,
+        env=daemon_environment(record, programs),
+    ).stdout
+    found: dict[str, NodeState] = {}
+    for line in said.splitlines():
+        name, state, reason = (part.strip() for part in line.split("|", 2))
+        found[name] = NodeState(
+            name=name, state=state.lower(), reason="" if reason == "none" else reason
+        )
+    return tuple(found.values())
+
+
+def wait_for_nodes(
+    daemons: Daemons, record: Record, programs: Programs, *, deadline: float
+) -> tuple[NodeState, ...]:
+    """Until every node listens and answers slurmctld.
+
+    Raises:
+        ClusterStartError: a daemon ended, or time.monotonic() passed the deadline.
+    """
+    wanted = {slurmd_name(node): port for node, port in record.ports.nodes.items()}
+    last = "no answer from slurmctld"
+    while True:
+        running = daemons.running()
+        for name in ("munged", "slurmctld", *wanted):
+            if name in daemons.known and name not in running:
+                raise daemons.failure(name)
+        heard = listening()
+        deaf = [name for name, port in wanted.items() if name in running and port not in heard]
+        if not deaf:
+            try:
+                states = node_states(record, programs)
+            except CommandError as error:
+                last = error.message
+            else:
+                silent = [one for one in states if not one.answers]
+                if not silent and len(states) == len(wanted):
+                    return states
+                last = "; ".join(f"{one.name} is {one.state} {one.reason}" for one in silent)
+        if time.monotonic() > deadline:
+            raise ClusterStartError(
+                f"the nodes are not ready: {', '.join(deaf) or last}",
+                hint=f"see the logs in {daemons.folder.log}",
+            )
+        time.sleep(_POLL_S)
+
+
+def crash_node(folder: Path, name: str) -> tuple[int, ...]:
+    """Kill a node as a power cut would: slurmd, its slurmstepds and their tasks, with SIGKILL.
+
+    slurmctld finds out after SlurmdTimeout. start_node brings the node back.
+
+    Returns:
+        the pids that were killed.
+
+    Raises:
+        ClusterError: there is no such cluster or node.
+    """
+    place, record = _cluster_with(folder, name)
+    daemons = Daemons.of(place)
+    killed: dict[int, None] = {}
+    for _ in range(10):
+        victims = [
+            one.identity
+            for one in relatives(cluster_id=record.cluster_id, conf=record.conf, log=place.log)
+            if one.node == name
+        ]
+        if slurmd_name(name) in daemons.running():
+            victims.append(daemons.known[slurmd_name(name)])
+        if not victims:
+            break
+        end(dict.fromkeys(victims), grace_s=0, reap=reap_children)
+        killed.update(dict.fromkeys(one.pid for one in victims))
+    return tuple(killed)
+
+
+def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState:
+    """Start the slurmd of a crashed node and wait until slurmctld has heard from it.
+
+    Raises:
+        ClusterError: there is no such cluster or node, or it did not come back in time.
+    """
+    import os
+
+    place, record = _cluster_with(folder, name)
+    programs = find_programs(os.environ, accounting=False)
+    daemons = Daemons.of(place)
+    deadline = time.monotonic() + timeout_s
+    daemon = slurmd_name(name)
+    with place.locked():
+        if daemon not in daemons.running():
+            argv = slurmd_argv(record, programs, name)
+            daemons.start(daemon, argv, daemon_environment(record, programs))
+    while True:
+        if daemon not in daemons.running():
+            raise daemons.failure(daemon)
+        if record.ports.nodes[name] in listening():
+            states = {one.name: one for one in node_states(record, programs)}
+            if name in states and states[name].answers:
+                return states[name]
+        if time.monotonic() > deadline:
+            raise ClusterStartError(
+                f"node {name} did not come back within {timeout_s:g} s",
+                hint=f"see {place.log}/{daemon}.log",
+            )
+        time.sleep(_POLL_S)
+
+
+def _cluster_with(folder: Path, name: str) -> tuple[ClusterFolder, Record]:
+    place = ClusterFolder.at(folder)
+    record = place.read_record()
+    if record is None:
+        raise ClusterError(
+            f"no cluster was ever started in {place.path}",
+            hint="start one: sbtrainctl cluster up",
+        )
+    if name not in record.nodes:
+        raise ClusterError(f"no node {name!r}", hint=f"the nodes are {', '.join(record.nodes)}")
+    return place, record
