@@ -4,7 +4,6 @@ refits have learnt of clusters and workloads on top of them."""
 from __future__ import annotations
 
 import dataclasses
-import importlib.resources
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +202,7 @@ def load_coefficients(path: str | Path | None = None) -> Coefficients:
         CoefficientsError: the file is missing or is not a coefficients file.
     """
     if path is None:
-        text = (importlib.resources.files(__package__) / "coefficients.json").read_text("utf-8")
+        text = Path(__file__).with_name("coefficients.json").read_text(encoding="utf-8")
         return coefficients_from_json(text, source="the shipped coefficients")
     try:
         text = Path(path).read_text(encoding="utf-8")

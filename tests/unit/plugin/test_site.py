@@ -1,0 +1,290 @@
+"""Site files: the bundled ones, units, errors by file, line and key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sbtrain.site import SiteError, bundled_sites, check_site, load_site, site_path, site_schema
+
+SMALL = """\
+name = "small"
+shared_gb_s = 2
+shared_client_gb_s = 0.5
+
+[gpus.k80]
+peak_tflops = 4.113
+memory_gib = 12
+memory_gb_s = 240
+
+[partitions.gpu]
+nodes = 4
+cores_per_node = 8
+memory_gib_per_node = 64
+gpu = "k80"
+gpus_per_node = 2
+network_gbit_s = 40
+max_time_h = 36
+price_per_node_hour = 2
+scratch = "/local/%u/%n"
+scratch_gib = 100
+scratch_gb_s = 1.5
+"""
+
+
+def site_file(folder: Path, text: str) -> str:
+    path = folder / "site.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def line_of(text: str, start: str) -> int:
+    return next(i for i, line in enumerate(text.splitlines(), 1) if line.startswith(start))
+
+
+def test_units_are_converted(tmp_path: Path) -> None:
+    shape = load_site(site_file(tmp_path, SMALL), {})
+    (partition,) = shape.partitions
+    assert shape.shared_bytes_s == 2e9
+    assert shape.shared_client_bytes_s == 5e8
+    assert partition.gpu is not None
+    assert partition.gpu.memory_bytes_s == 2.4e11
+    assert partition.network_bytes_s == 5e9
+    assert partition.max_time_s == 129_600.0
+    assert partition.scratch_bytes == 100 * 2**30
+    assert partition.scratch_bytes_s == 1.5e9
+    assert partition.scratch_path == "/local/%u/%n"
+
+
+def test_what_is_left_out_has_the_defaults_that_the_schema_states(tmp_path: Path) -> None:
+    text = """\
+name = "bare"
+shared_gb_s = 1
+shared_client_gb_s = 1
+[partitions.p]
+nodes = 3
+cores_per_node = 4
+memory_gib_per_node = 8
+"""
+    shape = load_site(site_file(tmp_path, text), {})
+    (partition,) = shape.partitions
+    top = site_schema()["properties"]
+    keys = top["partitions"]["additionalProperties"]["properties"]
+    for key in (
+        "currency",
+        "requeue_delay_s",
+        "preemption_signal",
+        "mpi_plugin",
+        "max_requeues",
+    ):
+        assert getattr(shape, key) == top[key]["default"]
+    assert partition.network_bytes_s == keys["network_gbit_s"]["default"] * 1.25e8
+    assert partition.scratch_bytes_s == keys["scratch_gb_s"]["default"] * 1e9
+    assert partition.grace_s == keys["grace_s"]["default"]
+    assert partition.price_per_node_hour == keys["price_per_node_hour"]["default"]
+    assert partition.preemptible is keys["preemptible"]["default"]
+    assert partition.max_nodes_per_job == 3
+    assert partition.gpus_per_node == 0
+
+
+def test_bundled_sites_load_and_pass_their_check() -> None:
+    assert bundled_sites() == ("bluewaters", "generic", "private")
+    for name in bundled_sites():
+        assert load_site(name, {}).name == name
+        assert check_site(name, {}) == ()
+
+
+def test_blue_waters_has_the_published_nodes_and_gpu() -> None:
+    xe, xk = load_site("bluewaters", {}).partitions
+    assert (xe.nodes, xk.nodes) == (22_640, 4_224)
+    assert xk.gpu is not None
+    assert (xk.gpu.peak_tflops, xk.gpu.memory_gib) == (3.95, 6.0)
+    assert xk.gpu.memory_bytes_s == 2.5e11
+
+
+def test_the_private_site_has_the_private_clusters_partitions() -> None:
+    shape = load_site("private", {})
+    assert {p.name: p.nodes for p in shape.partitions} == {
+        "standard": 4,
+        "spot": 8,
+        "urgent": 8,
+    }
+    assert [p.name for p in shape.partitions if p.preemptible] == ["spot"]
+    assert all(p.scratch_path and "%n" in p.scratch_path for p in shape.partitions)
+
+
+def test_without_a_name_the_environment_decides(tmp_path: Path) -> None:
+    conf = tmp_path / "etc/slurm.conf"
+    conf.parent.mkdir()
+    conf.touch()
+    assert load_site(None, {}).name == "generic"
+    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "generic"
+    (tmp_path / "cluster.json").touch()
+    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "private"
+    (tmp_path / "site.toml").write_text(SMALL)
+    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "small"
+    chosen = {"SLURM_CONF": str(conf), "SBTRAIN_SITE": "bluewaters"}
+    assert load_site(None, chosen).name == "bluewaters"
+    assert load_site("generic", chosen).name == "generic"
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(SiteError, match="did you mean bluewaters") as caught:
+        site_path("bluewater", {})
+    assert "generic" in caught.value.hint
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="No such file"):
+        load_site(str(tmp_path / "none.toml"), {})
+
+
+def test_a_folder_and_binary_matter_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="directory"):
+        load_site(f"{tmp_path}/", {})
+    (tmp_path / "site.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SiteError, match="UTF-8"):
+        load_site(str(tmp_path / "site.toml"), {})
+
+
+CHANGES = [
+    ("nodes = 4", "node = 4", "partitions.gpu.node: unknown key; did you mean nodes?"),
+    ("memory_gb_s = 240", "memory_gbs = 240", "did you mean memory_gb_s?"),
+    ("shared_gb_s = 2", "shared_gbit_s = 2", "did you mean shared_gb_s?"),
+    ("nodes = 4", "nodes = 4.5", "partitions.gpu.nodes: expected a whole number, found a"),
+    ("nodes = 4", "nodes = true", "expected a whole number, found true or false"),
+    ("nodes = 4", 'nodes = "4"', "expected a whole number, found a string"),
+    ("nodes = 4", "nodes = [4]", "expected a whole number, found a list"),
+    ("nodes = 4", "nodes = 1979-05-27", "expected a whole number, found a date or time"),
+    ("nodes = 4", "nodes = 0", "partitions.gpu.nodes: 0 is less than 1"),
+    ("nodes = 4", "nodes = 4\nmax_nodes_per_job = 5", "5 is more than the partition's 4"),
+    ("price_per_node_hour = 2", "price_per_node_hour = -1", "-1 is less than 0"),
+    ("price_per_node_hour = 2", "price_per_node_hour = nan", "not a finite number"),
+    ("network_gbit_s = 40", "network_gbit_s = 0", "network_gbit_s: 0 is not more than 0"),
+    ('gpu = "k80"', 'gpu = "k8"', "partitions.gpu.gpu: there is no gpus.k8 in this file"),
+    ("max_time_h = 36", "max_time_h = 36\ndefault_time_h = 40", "40 is more than max_time_h"),
+    ('scratch = "/local/%u/%n"', 'scratch = "local"', "partitions.gpu.scratch: 'local'"),
+    ('scratch = "/local/%u/%n"', 'scratch = "/l/%N"', "partitions.gpu.scratch: '/l/%N'"),
+    ("shared_client_gb_s = 0.5", "shared_client_gb_s = 5", "is more than the 2"),
+    ('name = "small"', 'name = ""', "name: empty"),
+    (
+        "max_time_h = 36",
+        "mean_time_to_preemption_h = 2",
+        "mean_time_to_preemption_h: given, but preemptible is not true",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CHANGES)
+def test_a_wrong_value_is_named_by_file_line_and_key(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert SMALL.count(f"\n{old}\n") or SMALL.startswith(f"{old}\n")
+    text = SMALL.replace(old, new, 1)
+    path = site_file(tmp_path, text)
+    with pytest.raises(SiteError, match=re.escape(said)) as caught:
+        load_site(path, {})
+    key_line = new.splitlines()[-1]
+    assert any(
+        re.match(rf"{re.escape(path)}:{line_of(text, key_line)}: ", line)
+        for line in check_site(path, {})
+    )
+    assert len(caught.value.message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["name", "shared_gb_s", "nodes", "peak_tflops"])
+def test_a_missing_key_is_named_with_its_table(tmp_path: Path, key: str) -> None:
+    text = re.sub(rf"(?m)^{key} = .*\n", "", SMALL)
+    with pytest.raises(SiteError, match=rf"{key}: missing") as caught:
+        load_site(site_file(tmp_path, text), {})
+    table = {"nodes": "[partitions.gpu]", "peak_tflops": "[gpus.k80]"}.get(key)
+    line = line_of(text, table) if table else 1
+    assert f"site.toml:{line}: " in caught.value.message
+
+
+def test_no_partition_at_all_is_an_error(tmp_path: Path) -> None:
+    text = SMALL[: SMALL.index("[partitions")]
+    with pytest.raises(SiteError, match="partitions: missing"):
+        load_site(site_file(tmp_path, text), {})
+    with pytest.raises(SiteError, match="partitions: empty"):
+        load_site(site_file(tmp_path, text + "[partitions]\n"), {})
+
+
+def test_a_partition_that_stands_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    text = SMALL + "[partitions.gpu]\nnodes = 1\n"
+    with pytest.raises(SiteError, match=r"partitions\.gpu is declared twice") as caught:
+        load_site(site_file(tmp_path, text), {})
+    assert f"site.toml:{len(SMALL.splitlines()) + 1}: " in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b"])
+def test_a_name_that_slurm_cannot_know_is_refused(tmp_path: Path, name: str) -> None:
+    text = SMALL.replace("[partitions.gpu]", f'[partitions."{name}"]')
+    with pytest.raises(SiteError, match="cannot be a partition's name"):
+        load_site(site_file(tmp_path, text), {})
+
+
+def test_broken_toml_is_named_by_line(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match=r"site\.toml:2: "):
+        load_site(site_file(tmp_path, 'name = "x"\nnodes = = 3\n'), {})
+
+
+def test_all_problems_are_listed_and_the_first_counts_the_rest(tmp_path: Path) -> None:
+    text = SMALL.replace("nodes = 4", "nodes = 0").replace("memory_gib = 12", "memory_gib = -1")
+    path = site_file(tmp_path, text)
+    assert len(check_site(path, {})) == 2
+    with pytest.raises(SiteError, match=r"\(and 1 more\)"):
+        load_site(path, {})
+
+
+def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
+    """A key that the schema knows but the reader ignores would be a silent mistake."""
+    top = site_schema()["properties"]
+    partition = top["partitions"]["additionalProperties"]["properties"]
+    values: dict[str, object] = {
+        "name": '"n"',
+        "currency": '"EUR"',
+        "preemption_signal": '"TERM"',
+        "mpi_plugin": '"other"',
+        "gpu": '"G"',
+        "preemptible": "true",
+        "scratch": '"/s"',
+        "nodes": 9,
+        "max_nodes_per_job": 8,
+        "max_time_h": 99,
+        "shared_gb_s": 99,
+    }
+
+    def value(key: str) -> object:
+        return values.get(key, 7)
+
+    lines = [f"{key} = {value(key)}" for key in top if key not in ("gpus", "partitions")]
+    lines += ["[gpus.G]"]
+    lines += [f"{key} = 7" for key in top["gpus"]["additionalProperties"]["properties"]]
+    lines += ["[partitions.p]"]
+    full = "\n".join([*lines, *(f"{key} = {value(key)}" for key in partition)])
+    shape = load_site(site_file(tmp_path, full), {})
+    (read,) = shape.partitions
+    assert (shape.requeue_delay_s, shape.max_requeues, shape.currency) == (7.0, 7, "EUR")
+    assert (shape.preemption_signal, shape.mpi_plugin) == ("TERM", "other")
+    assert read.gpu is not None
+    assert (read.gpu.peak_tflops, read.gpu.memory_gib) == (7.0, 7.0)
+    hours = (read.mean_time_to_preemption_s, read.default_time_s, read.max_time_s)
+    assert hours == (25_200.0, 25_200.0, 356_400.0)
+    assert (read.max_nodes_per_job, read.cores_per_node, read.gpus_per_node) == (8, 7, 7)
+    assert (read.memory_gib_per_node, read.price_per_node_hour, read.grace_s) == (7.0,) * 3
+    assert (read.preemptible, read.scratch_path) == (True, "/s")
+    assert (read.scratch_bytes, read.scratch_bytes_s) == (7 * 2**30, 7e9)
+    assert read.network_bytes_s == 8.75e8
+    # Leaving any one out must change what is read, or be refused.
+    for key in partition:
+        text = re.sub(
+            rf"(?m)^{key} = .*$", "", full.replace("[partitions.p]", "\n[partitions.p]")
+        )
+        try:
+            changed = load_site(site_file(tmp_path, text), {})
+        except SiteError:
+            continue
+        assert changed.partitions != shape.partitions, key
