@@ -1,0 +1,72 @@
+"""How long one worker takes for one step, from features of its network and its GPU.
+
+``T = fixed + tensors * t_tensor + A * t_activation + W * t_work`` at one batch size, with
+A the activation volume (or its proxy sqrt(parameters * tensors)) and W the multiply-adds
+(or parameters, which they follow in networks of one family). Physically: what depends on
+nothing, the many small kernels of a layer, memory traffic, arithmetic. Coefficients are
+non-negative and belong to one GPU. Our own forms; measured on CM-DARE's 20 CNNs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sbtrain_perf.models import Numbers
+
+# Share of memory bandwidth in a GPU's relative speed; the rest is FP32 peak. From K80
+# against P100 on CM-DARE's networks: 2.69 = 3.05^0.54 * 2.32^0.46. Our fit.
+BANDWIDTH_SHARE = 0.54
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFigures:
+    """Published figures of one device (of a K80: one of its two dies)."""
+
+    peak_tflops: float  # FP32
+    memory_bytes_s: float
+
+
+PUBLISHED_GPUS = {
+    "K80": GpuFigures(peak_tflops=4.113, memory_bytes_s=2.40e11),
+    "P100": GpuFigures(peak_tflops=9.526, memory_bytes_s=7.32e11),
+    "V100": GpuFigures(peak_tflops=15.7, memory_bytes_s=9.00e11),
+    "T4": GpuFigures(peak_tflops=8.1, memory_bytes_s=3.20e11),
+    "A100": GpuFigures(peak_tflops=19.5, memory_bytes_s=1.555e12),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTerms:
+    """Coefficients of one GPU at one batch size, in seconds per unit of each feature."""
+
+    fixed_s: float
+    tensor_s: float
+    activation_s: float  # per sqrt(parameter * tensor)
+    parameter_s: float
+    batch: int
+
+
+def step_s(
+    parameters: Numbers, tensors: Numbers, *, batch: Numbers, terms: StepTerms
+) -> Numbers:
+    """Seconds of one step: all but the fixed part and the tensors' grows with the batch.
+
+    The share of the batch is our reconstruction: CM-DARE measured batch 128 alone.
+    """
+    per_layer = terms.fixed_s + terms.tensor_s * tensors
+    proxy: Numbers = (parameters * tensors) ** 0.5
+    per_sample = terms.activation_s * proxy + terms.parameter_s * parameters
+    return per_layer + per_sample * batch / terms.batch
+
+
+def speed_ratio(gpu: GpuFigures, reference: GpuFigures) -> float:
+    """How many times faster than the reference a GPU trains a network: bandwidth and peak.
+
+    ``(bandwidth ratio)^0.54 (peak ratio)^0.46``; single networks scatter by 15 %.
+    """
+    bandwidth = gpu.memory_bytes_s / reference.memory_bytes_s
+    peak = gpu.peak_tflops / reference.peak_tflops
+    return math.pow(bandwidth, BANDWIDTH_SHARE) * math.pow(peak, 1.0 - BANDWIDTH_SHARE)
