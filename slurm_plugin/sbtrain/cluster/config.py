@@ -71,7 +71,7 @@ def slurm_conf(cluster: Description) -> str:
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core",
         "SchedulerType=sched/backfill",
-        "SchedulerParameters=bf_interval=1,bf_yield_interval=50000,bf_max_job_test=500,"
+        "SchedulerParameters=sched_interval=1,bf_interval=1,bf_yield_interval=50000,bf_max_job_test=500,"
         "sched_min_interval=100000,batch_sched_delay=0,requeue_delay=1,"
         "nohold_on_prolog_fail",
         "ReturnToService=2",
