@@ -26,9 +26,11 @@ class Coefficient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeTerms:
-    """Of models.compute.worker_step_s; cpu_core_speed is one core's speed in K80 dies."""
+    """Of models.step_time, at batch 128 on one K80 die; cpu_core_speed is one core's speed
+    in such dies."""
 
     fixed_s: Coefficient
+    tensor_s: Coefficient
     activation_s: Coefficient
     parameter_s: Coefficient
     cpu_core_speed: Coefficient
@@ -80,9 +82,11 @@ class CheckpointTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureTerms:
-    """node_mtbf_s: mean time between failures of one node."""
+    """node_mtbf_s: mean time between failures of one node. unknown_preemption_s: mean time
+    to preemption in a preemptible partition whose site does not state one."""
 
     node_mtbf_s: Coefficient
+    unknown_preemption_s: Coefficient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +265,7 @@ _MUST_EXCEED_ZERO = {
     "most_servers",
     "efficiency",
     "node_mtbf_s",
+    "unknown_preemption_s",
     "parameters",
     "tensors",
     "rate_bytes_s",

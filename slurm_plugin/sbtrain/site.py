@@ -10,19 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sbtrain.errors import SiteError
 from sbtrain.site_schema import KeyPath, Problem, schema_problems
 from sbtrain.toml_lines import key_lines
-from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import ClusterShape, GpuType, Partition
 
 _GB = 1e9
 _GBIT = 1e9 / 8
 _GIB = 2**30
 _HOUR_S = 3600.0
-
-
-class SiteError(SbtrainError):
-    exit_code = 40
 
 
 def load_site(name_or_path: str | None, environ: Mapping[str, str]) -> ClusterShape:

@@ -9,25 +9,12 @@ import pytest
 
 from sbtrain_perf.models.allreduce import step_s, transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s, interval_s
-from sbtrain_perf.models.compute import gpu_speed, worker_step_s
 from sbtrain_perf.models.parameter_server import server_s, update_s
 from sbtrain_perf.models.preemption import restarted_s, resumed_s
 from sbtrain_perf.models.staging import pipelined_s, shared_read_s
 from sbtrain_perf.models.startup import start_s
 
 NODES = np.arange(1.0, 65.0)
-
-
-def test_a_worker_step_adds_fixed_time_and_work_by_batch_and_speed() -> None:
-    step = worker_step_s(
-        4.0e6, 100.0, batch=256, speed=2.0, fixed_s=0.01, activation_s=1e-5, parameter_s=1e-8
-    )
-    assert step == pytest.approx(0.01 + (256 / 128) * (1e-5 * 2e4 + 1e-8 * 4e6) / 2.0)
-
-
-def test_the_speed_of_a_p100_comes_near_its_measured_2_6_k80() -> None:
-    assert gpu_speed(4.113, 2.4e11) == pytest.approx(1.0)
-    assert gpu_speed(9.526, 7.32e11) == pytest.approx(2.6, rel=0.05)
 
 
 def test_a_ring_moves_the_gradients_twice_but_for_one_share() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.site import SiteError, bundled_sites, check_site, load_site, site_path, site_schema
+from sbtrain.errors import SiteError
+from sbtrain.site import bundled_sites, check_site, load_site, site_path, site_schema
 
 SMALL = """\
 name = "small"

@@ -1,0 +1,222 @@
+"""Predictions: what plans take, many at once, from the closed forms.
+
+A candidate is a partition, a number of servers (0: all-reduce) and a number of nodes. One
+call predicts an array of candidates, or, given a range of node counts for each, a bound
+from below on all counts of the range. The bound rests on how the forms grow with nodes
+(sbtrain_perf.models says how): the step is taken at the end of the range where it is
+shortest, everything else where it is cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbtrain_perf.coefficients import Base
+from sbtrain_perf.job import Job
+from sbtrain_perf.models.allreduce import step_s
+from sbtrain_perf.models.checkpoint import interval_s
+from sbtrain_perf.models.parameter_server import update_s
+from sbtrain_perf.models.preemption import restarted_s, resumed_s
+from sbtrain_perf.models.staging import pipelined_s, shared_read_s
+from sbtrain_perf.models.startup import start_s
+from sbtrain_perf.request import ClusterShape, Prediction
+from sbtrain_perf.terms import Terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Arrays of one length. low == high, but for bounds."""
+
+    partition: Integers  # index into the terms
+    servers: Integers
+    low: Integers  # nodes
+    high: Integers
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def take(self, which: Integers | NDArray[np.bool_]) -> Candidates:
+        """The candidates that an index array or a mask chooses."""
+        return Candidates(
+            partition=self.partition[which],
+            servers=self.servers[which],
+            low=self.low[which],
+            high=self.high[which],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """One element a candidate; infinite total_s where a candidate would never end.
+
+    work_s: all steps. interval_s: between checkpoints. held_s: how long nodes are held.
+    """
+
+    queue_s: Floats
+    stage_s: Floats
+    start_s: Floats
+    step_s: Floats
+    steps: Floats
+    work_s: Floats
+    checkpoint_s: Floats
+    checkpoints: Floats
+    interval_s: Floats
+    lost_s: Floats
+    total_s: Floats
+    node_hours: Floats
+    cost: Floats
+
+    def prediction(self, at: int) -> Prediction:
+        """Element `at` as a value. Only for a candidate that ends."""
+        parts = {
+            "queue": self.queue_s[at],
+            "stage": self.stage_s[at],
+            "start": self.start_s[at],
+            "step": self.work_s[at],
+            "checkpoint": self.checkpoint_s[at] * self.checkpoints[at],
+            "lost": self.lost_s[at],
+        }
+        return Prediction(
+            queue_s=float(self.queue_s[at]),
+            stage_s=float(self.stage_s[at]),
+            start_s=float(self.start_s[at]),
+            step_s=float(self.step_s[at]),
+            steps=int(self.steps[at]),
+            checkpoint_s=float(self.checkpoint_s[at]),
+            checkpoints=int(self.checkpoints[at]),
+            lost_s=float(self.lost_s[at]),
+            total_s=float(self.total_s[at]),
+            cost=float(self.cost[at]),
+            node_hours=float(self.node_hours[at]),
+            dominant=max(parts, key=lambda name: float(parts[name])),
+        )
+
+
+class Predictor:
+    """Predicts candidates of one job on one cluster."""
+
+    def __init__(self, job: Job, shape: ClusterShape, base: Base, terms: Terms) -> None:
+        self.job = job
+        self.shape = shape
+        self.base = base
+        self.terms = terms
+
+    def forecast(self, candidates: Candidates) -> Forecast:
+        terms, at = self.terms, candidates.partition
+        step = self._step_s(candidates)
+        steps = self._steps(candidates)
+        work = steps * step
+        nodes = candidates.low.astype(np.float64)
+        stage = self._stage_s(candidates, nodes)
+        start = np.asarray(
+            start_s(nodes, fixed_s=terms.start_fixed_s, node_s=terms.start_node_s)
+        )
+        save = terms.checkpoint_s[at]
+        failures = nodes / self.base.failure.node_mtbf_s.value
+        hazard = failures + terms.preemption_1_s[at]
+        unsaved = failures + terms.preemption_1_s[at] * (1.0 - terms.notice[at])
+        interval = np.asarray(interval_s(save, unsaved))
+        delay = self.shape.requeue_delay_s
+        if self.job.request.resumable:
+            saves = np.floor(work / interval) + 1.0
+            run = stage + start + work + saves * save
+            restart = delay + stage + start + save
+            ended = np.asarray(
+                resumed_s(run, lost_share=hazard * restart + unsaved * interval / 2.0)
+            )
+            useful = terms.limit_s[at] - stage - start - save
+            expiries = _attempts(work + saves * save, useful) - 1.0
+            ended = ended + expiries * restart
+            restarts = ended * hazard + expiries
+        else:
+            saves = np.zeros(len(candidates))
+            run = stage + start + work
+            ended = np.asarray(restarted_s(run, hazard_1_s=hazard, restart_s=delay))
+            ended = np.where(run <= terms.limit_s[at], ended, np.inf)
+            restarts = np.expm1(np.minimum(hazard * run, 700.0))
+        ends = np.isfinite(ended)
+        held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
+        node_hours = nodes * held / 3600.0
+        queue = terms.queue_s[at]
+        return Forecast(
+            queue_s=queue,
+            stage_s=stage,
+            start_s=start,
+            step_s=step,
+            steps=steps,
+            work_s=work,
+            checkpoint_s=save,
+            checkpoints=saves,
+            interval_s=interval,
+            lost_s=ended - run,
+            total_s=queue + ended,
+            node_hours=node_hours,
+            cost=node_hours * terms.price[at],
+        )
+
+    def _step_s(self, candidates: Candidates) -> Floats:
+        """From one step to the next, where it is shortest in each range."""
+        terms, server = self.terms, self.base.server
+        out = np.empty(len(candidates))
+        ring = candidates.servers == 0
+        at = candidates.partition[ring]
+        out[ring] = step_s(
+            terms.compute_s[0, at],
+            terms.transfer_s[at],
+            terms.hop_s[at],
+            nodes=candidates.low[ring].astype(np.float64),
+        )
+        served = ~ring
+        at, servers = candidates.partition[served], candidates.servers[served]
+        out[served] = update_s(
+            terms.compute_s[1, at],
+            terms.server_s[at],
+            workers=(candidates.high[served] - servers).astype(np.float64),
+            servers=servers.astype(np.float64),
+            sharing=server.sharing.value,
+            sharpness=server.sharpness.value,
+        )
+        return out
+
+    def _steps(self, candidates: Candidates) -> Floats:
+        """Of each synchronous replica (all-reduce), or updates of the servers."""
+        if self.job.steps:
+            return np.full(len(candidates), float(self.job.steps))
+        replicas = np.where(candidates.servers == 0, candidates.high, 1)
+        return np.ceil(self.job.samples / (replicas * float(self.job.request.batch_per_worker)))
+
+    def _stage_s(self, candidates: Candidates, nodes: Floats) -> Floats:
+        terms, at = self.terms, candidates.partition
+        size = float(self.job.request.data.total_bytes)
+        rate = terms.stage_bytes_s[at]
+        local = pipelined_s(
+            size,
+            nodes=nodes,
+            rate_bytes_s=np.where(rate > 0.0, rate, 1.0),
+            link_bytes_s=terms.link_bytes_s[at],
+            chunk_bytes=self.base.stage.chunk_bytes.value,
+            overhead_s=terms.stage_overhead_s[at],
+        )
+        shared = shared_read_s(
+            size,
+            nodes=nodes,
+            client_bytes_s=self.shape.shared_client_bytes_s,
+            shared_bytes_s=self.shape.shared_bytes_s,
+        )
+        return np.where(rate > 0.0, local, shared)
+
+
+def _attempts(work_s: Floats, attempt_s: Floats) -> Floats:
+    """How many time limits long the work is; infinite where an attempt leaves no time."""
+    useful = attempt_s > 0.0
+    attempts = np.ceil(work_s / np.where(useful, attempt_s, 1.0))
+    return np.where(useful, np.maximum(attempts, 1.0), np.inf)

@@ -1,0 +1,272 @@
+"""What the models need to know of each partition for one job, as arrays.
+
+Job + ClusterShape + Coefficients -> Terms, one element a partition. What was learnt of the
+workload stands in for the shipped coefficients where there is something: of the same
+partition and layout as it is; else of another partition, by the ratio of what the models
+say of the two; else of the other layout, the worker's own computing alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbtrain_perf.coefficients import Coefficients, LearntStep
+from sbtrain_perf.job import Job
+from sbtrain_perf.models.allreduce import transfer_s
+from sbtrain_perf.models.checkpoint import checkpoint_s
+from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.models.step_time import (
+    PUBLISHED_GPUS,
+    GpuFigures,
+    StepTerms,
+    speed_ratio,
+    step_s,
+)
+from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+MEASURED_BATCH = 128  # of the runs that the shipped compute terms were fitted on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """One element a partition. Rates in bytes/s; hazards in interruptions a second."""
+
+    compute_s: Floats  # (2, partitions): all-reduce, parameter servers
+    transfer_s: Floats
+    hop_s: Floats
+    server_s: Floats
+    stage_overhead_s: Floats
+    stage_bytes_s: Floats  # 0: no scratch, data is read from the shared filesystem
+    link_bytes_s: Floats
+    start_fixed_s: float
+    start_node_s: float
+    checkpoint_s: Floats
+    preemption_1_s: Floats
+    notice: Floats  # 1 where a checkpoint fits the grace time
+    limit_s: Floats  # of one attempt
+    price: Floats
+    queue_s: Floats
+
+
+def basis_of(
+    partition: Partition, shape: ClusterShape, job: Job, coefficients: Coefficients
+) -> Basis:
+    """What the unlearnt models say of the job's parts on one partition."""
+    base = coefficients.base
+    link = partition.network_bytes_s
+    rates = (link, shape.shared_client_bytes_s, shape.shared_bytes_s, partition.scratch_bytes_s)
+    return Basis(
+        parameters=job.parameters,
+        tensors=job.tensors,
+        parameters_known=job.parameters_known,
+        compute_s=_compute_s(partition, job, coefficients, job.request.batch_per_worker),
+        transfer_s=float(
+            transfer_s(
+                float(job.parameters),
+                link_bytes_s=link,
+                efficiency=base.allreduce.efficiency.value,
+            )
+        ),
+        hop_s=base.allreduce.hop_s.value,
+        server_s=float(
+            server_s(
+                float(job.parameters),
+                float(job.tensors),
+                tensor_s=base.server.tensor_s.value,
+                parameter_byte_s=base.server.parameter_byte_s.value,
+            )
+        ),
+        stage_bytes_s=min(rates) if partition.scratch_path else 0.0,
+        link_bytes_s=link,
+        checkpoint_byte_s=base.checkpoint.byte_s.value + 1.0 / shape.shared_client_bytes_s,
+    )
+
+
+def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch: int) -> float:
+    """One worker is one node: its GPUs, or its cores, share the batch."""
+    compute = coefficients.base.compute
+    if partition.gpu is not None and partition.gpus_per_node > 0:
+        figures = GpuFigures(
+            peak_tflops=partition.gpu.peak_tflops, memory_bytes_s=partition.gpu.memory_bytes_s
+        )
+        speed = partition.gpus_per_node * speed_ratio(figures, PUBLISHED_GPUS["K80"])
+    else:
+        speed = partition.cores_per_node * compute.cpu_core_speed.value
+    terms = StepTerms(
+        fixed_s=compute.fixed_s.value,
+        tensor_s=compute.tensor_s.value,
+        activation_s=compute.activation_s.value / speed,
+        parameter_s=compute.parameter_s.value / speed,
+        batch=MEASURED_BATCH,
+    )
+    parameters, tensors = float(job.parameters), float(job.tensors)
+    return float(step_s(parameters, tensors, batch=float(batch), terms=terms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """The parameters of a step's closed form, in seconds; unused ones are 0."""
+
+    compute_s: float
+    transfer_s: float = 0.0
+    hop_s: float = 0.0
+    server_s: float = 0.0
+
+
+class PartitionTerms:
+    """Finds the terms of partitions, learnt before shipped; equal hardware is done once."""
+
+    def __init__(self, shape: ClusterShape, job: Job, coefficients: Coefficients) -> None:
+        self.shape = shape
+        self.job = job
+        self.coefficients = coefficients
+        self._partitions = {p.name: p for p in shape.partitions}
+        self._bases: dict[object, Basis] = {}
+        self._learnt = [
+            s
+            for s in coefficients.learnt.steps
+            if s.workload == job.request.workload and s.cluster == shape.name
+        ]
+
+    def basis(self, partition: Partition) -> Basis:
+        hardware = (
+            partition.gpu,
+            partition.gpus_per_node,
+            partition.cores_per_node,
+            partition.network_bytes_s,
+            partition.scratch_path is None,
+            partition.scratch_bytes_s,
+        )
+        if hardware not in self._bases:
+            self._bases[hardware] = basis_of(partition, self.shape, self.job, self.coefficients)
+        return self._bases[hardware]
+
+    def step(self, partition: Partition, layout: Layout) -> StepParts:
+        basis = self.basis(partition)
+        shipped = StepParts(
+            compute_s=basis.compute_s,
+            transfer_s=basis.transfer_s,
+            hop_s=basis.hop_s,
+            server_s=basis.server_s,
+        )
+        if not self._learnt:
+            return shipped
+        nearest = min(
+            self._learnt,
+            key=lambda s: (s.layout != layout, s.partition != partition.name, s.partition),
+        )
+        compute_s = nearest.compute_s * self._compute_ratio(partition, nearest)
+        if nearest.layout != layout:
+            return StepParts(
+                compute_s=compute_s,
+                transfer_s=shipped.transfer_s,
+                hop_s=shipped.hop_s,
+                server_s=shipped.server_s,
+            )
+        measured = self._partitions.get(nearest.partition, partition)
+        link_ratio = measured.network_bytes_s / partition.network_bytes_s
+        return StepParts(
+            compute_s=compute_s,
+            transfer_s=nearest.transfer_s * link_ratio,
+            hop_s=nearest.hop_s,
+            server_s=nearest.server_s,
+        )
+
+    def _compute_ratio(self, partition: Partition, learnt: LearntStep) -> float:
+        """How much slower the models hold this partition and batch than the measured ones."""
+        measured = self._partitions.get(learnt.partition, partition)
+        measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_worker)
+        return self.basis(partition).compute_s / measured_s
+
+    def stage(self, partition: Partition) -> tuple[float, float]:
+        """(overhead in s, rate in bytes/s); rate 0 where there is no scratch."""
+        learnt = [s for s in self.coefficients.learnt.stages if s.cluster == self.shape.name]
+        rate = self.basis(partition).stage_bytes_s
+        for entry in learnt:
+            if entry.partition == partition.name and rate > 0:
+                return entry.overhead_s, entry.rate_bytes_s
+        overhead_s = self.coefficients.base.stage.overhead_s.value
+        return (learnt[0].overhead_s if learnt else overhead_s), rate
+
+    def start(self) -> tuple[float, float]:
+        """(seconds that are fixed, seconds a node)."""
+        for entry in self.coefficients.learnt.starts:
+            if (entry.cluster, entry.workload) == (self.shape.name, self.job.request.workload):
+                return entry.fixed_s, entry.node_s
+        base = self.coefficients.base.start
+        return base.fixed_s.value, base.node_s.value
+
+    def checkpoint_s(self, partition: Partition) -> float:
+        size = self.job.checkpoint_bytes
+        for entry in self.coefficients.learnt.checkpoints:
+            if entry.cluster == self.shape.name:
+                return float(checkpoint_s(size, fixed_s=entry.fixed_s, byte_s=entry.byte_s))
+        fixed_s = self.coefficients.base.checkpoint.fixed_s.value
+        byte_s = self.basis(partition).checkpoint_byte_s
+        return float(checkpoint_s(size, fixed_s=fixed_s, byte_s=byte_s))
+
+    def preemption_1_s(self, partition: Partition) -> float:
+        if not partition.preemptible:
+            return 0.0
+        unknown_s = self.coefficients.base.failure.unknown_preemption_s.value
+        return 1.0 / (partition.mean_time_to_preemption_s or unknown_s)
+
+
+def terms_of(
+    partitions: Sequence[Partition], finder: PartitionTerms, queue_waits: Mapping[str, float]
+) -> Terms:
+    """The terms of partitions, in their order. queue_waits: seconds, by partition name."""
+    fixed_s, node_s = finder.start()
+    asked_s = finder.job.request.time_limit_s or math.inf
+    rows = []
+    for partition in partitions:
+        allreduce = finder.step(partition, "allreduce")
+        servers = finder.step(partition, "ps")
+        overhead_s, rate = finder.stage(partition)
+        save_s = finder.checkpoint_s(partition)
+        rows.append(
+            (
+                allreduce.compute_s,
+                servers.compute_s,
+                allreduce.transfer_s,
+                allreduce.hop_s,
+                servers.server_s,
+                overhead_s,
+                rate,
+                partition.network_bytes_s,
+                save_s,
+                finder.preemption_1_s(partition),
+                float(save_s <= partition.grace_s),
+                min(asked_s, partition.max_time_s or math.inf),
+                partition.price_per_node_hour,
+                queue_waits.get(partition.name, 0.0),
+            )
+        )
+    columns = np.array(rows, dtype=np.float64).reshape(len(rows), 14).T
+    return Terms(
+        compute_s=columns[0:2],
+        transfer_s=columns[2],
+        hop_s=columns[3],
+        server_s=columns[4],
+        stage_overhead_s=columns[5],
+        stage_bytes_s=columns[6],
+        link_bytes_s=columns[7],
+        start_fixed_s=fixed_s,
+        start_node_s=node_s,
+        checkpoint_s=columns[8],
+        preemption_1_s=columns[9],
+        notice=columns[10],
+        limit_s=columns[11],
+        price=columns[12],
+        queue_s=columns[13],
+    )
