@@ -1,0 +1,108 @@
+"""The command line of staging: `python -m sbtrain_staging run|...`, one rank a node."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sbtrain_staging.errors import StagingError
+
+EXIT_USAGE = 2
+_SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def bytes_of(text: str) -> int:
+    """A size such as 300G, in binary units; raises ArgumentTypeError for other text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write for example 300G")
+    return int(float(match[1]) * _SUFFIXES[match[2].upper()])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sbtrain_staging",
+        description="Bring data sets to every node's scratch, reading the source once.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        allow_abbrev=False,
+        help="stage files or trees; start it as one rank a node",
+        description="Stage files or trees to every node. Start one rank a node, for example "
+        "with srun --mpi=pmi2 --ntasks-per-node=1.",
+    )
+    run.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="file or folder")
+    run.add_argument(
+        "--to",
+        required=True,
+        metavar="TEMPLATE",
+        help="scratch folder of a node; %%n is the node, %%u the user, %%j the job",
+    )
+    run.add_argument("--key", required=True, help="the run or job that counts on the copies")
+    run.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report there")
+    run.add_argument(
+        "--expect-size", type=int, metavar="BYTES", help="fail unless the sources hold this"
+    )
+    run.add_argument("--quota", type=bytes_of, metavar="SIZE", help="most copies on a node")
+    run.add_argument(
+        "--readers", type=int, default=1, metavar="N", help="nodes that read the source (1)"
+    )
+    run.add_argument("--json", action="store_true", help="print the report on stdout")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Run a command; the exit status of the process."""
+    options = _parser().parse_args(argv)
+    return _run(options, environ)
+
+
+def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from sbtrain_staging.stage import Settings, Stager
+    from sbtrain_staging.world import join_world, launched_rank
+
+    try:
+        world = join_world(environ)
+    except StagingError as error:
+        return _complain(error) if launched_rank(environ) == 0 else error.exit_code
+    settings = Settings(
+        to=options.to,
+        key=options.key,
+        expect_bytes=options.expect_size,
+        quota_bytes=options.quota,
+        readers=options.readers,
+    )
+    code = 0
+    try:
+        report = Stager(world, settings, environ).run(options.sources)
+        if world.rank == 0:
+            if options.report is not None:
+                report.write(options.report)
+            if options.json:
+                sys.stdout.write(report.to_json())
+    except StagingError as error:
+        code = _complain(error) if world.rank == 0 else error.exit_code
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        fault = StagingError(f"{type(error).__name__}: {error}", hint="this is a bug")
+        world.fail(fault)
+        code = fault.exit_code
+    sys.stdout.flush()
+    world.leave(code)
+    return code
+
+
+def _complain(error: StagingError) -> int:
+    sys.stderr.write(f"sbtrain-stage: error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"sbtrain-stage: hint: {error.hint}\n")
+    sys.stderr.flush()
+    return error.exit_code
