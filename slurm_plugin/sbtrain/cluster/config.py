@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sbtrain.cluster.folder import Ports
 
+LOOPBACK = "127.0.0.1"
 NODES_PER_KIND = 4
 CPUS_PER_NODE = 4
 MEMORY_MIB_PER_NODE = 16000
@@ -25,6 +26,7 @@ class Description:
 
     slurm_version: tuple[int, int]
     host: str
+    host_address: str  # what the host's name stands for; "" for nothing
     user: str
     root: str
     ports: Ports
@@ -40,18 +42,35 @@ def munge_socket(root: str) -> str:
     return f"{root}/run/munge.sock"
 
 
+def communication(host_address: str) -> tuple[str, str]:
+    """CommunicationParameters that keep as much as possible on the loopback address, and the
+    address at which slurmctld is then found.
+
+    Slurm's daemons and srun listen either on every address or, told so, on the one that
+    gethostname() stands for; NodeAddr has no part in it. That one serves all of them only
+    where it is 127.0.0.1: srun is called back at the address its own connections come from,
+    which is 127.0.0.1 for any 127.x. slurmctld calls nobody back, so any 127.x will do.
+    """
+    if host_address == LOOPBACK:
+        return "NoInAddrAny,NoCtldInAddrAny", LOOPBACK
+    if host_address.startswith("127."):
+        return "NoCtldInAddrAny", host_address
+    return "", LOOPBACK
+
+
 def slurm_conf(cluster: Description) -> str:
     root = cluster.root
+    parameters, controller = communication(cluster.host_address)
     lines = [
         "ClusterName=sbtrain",
-        f"SlurmctldHost={cluster.host}(127.0.0.1)",
+        f"SlurmctldHost={cluster.host}({controller})",
         f"SlurmctldPort={cluster.ports.slurmctld}",
         f"SlurmUser={cluster.user}",
         f"SlurmdUser={cluster.user}",
         "AuthType=auth/munge",
         "CredType=cred/munge",
         f"AuthInfo=socket={munge_socket(root)},cred_expire={CREDENTIAL_S}",
-        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+        *([f"CommunicationParameters={parameters}"] if parameters else []),
         f"StateSaveLocation={root}/state",
         f"SlurmdSpoolDir={root}/spool/%n",
         f"TmpFS={root}/tmp/%n",  # noqa: S108 - below the folder
@@ -122,7 +141,7 @@ def _accounting_lines(cluster: Description) -> list[str]:
         return ["AccountingStorageType=accounting_storage/none"]
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
-        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStorageHost={LOOPBACK}",
         f"AccountingStoragePort={cluster.ports.slurmdbd}",
         # AuthInfo does not reach the connection to slurmdbd; this does.
         f"AccountingStoragePass=socket={munge_socket(cluster.root)}",
@@ -133,7 +152,7 @@ def _accounting_lines(cluster: Description) -> list[str]:
 
 def _node_lines(cluster: Description) -> list[str]:
     return [
-        f"NodeName={node} NodeHostname={cluster.host} NodeAddr=127.0.0.1 Port={port} "
+        f"NodeName={node} NodeHostname={cluster.host} NodeAddr={LOOPBACK} Port={port} "
         f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MIB_PER_NODE}"
         + (" Gres=gpu:k80:2 Feature=k80 Weight=20" if _has_gpus(node) else " Weight=10")
         for node, port in cluster.ports.nodes.items()

@@ -55,6 +55,7 @@ class Record:
     created: str  # ISO 8601, UTC
     slurm_version: str
     host: str
+    host_address: str
     user: str
     root: str  # the folder as Slurm sees it
     conf: str

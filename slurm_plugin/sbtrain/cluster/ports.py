@@ -77,6 +77,15 @@ def listening() -> dict[int, frozenset[str]]:
     return {port: frozenset(addresses) for port, addresses in found.items()}
 
 
+def address_of(host: str) -> str:
+    """The IPv4 address that a host's name stands for on this host; "" where it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        return ""
+    return str(found[0][4][0])
+
+
 def _dotted(address: str) -> str:
     if len(address) != 8:
         return address

@@ -42,7 +42,7 @@ from sbtrain.cluster.daemons import (
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
 from sbtrain.cluster.nodes import NodeState, wait_for_nodes
-from sbtrain.cluster.ports import free_ports, listening
+from sbtrain.cluster.ports import address_of, free_ports, listening
 from sbtrain.cluster.processes import Relative, end, relatives
 from sbtrain.cluster.programs import Programs, release_of
 from sbtrain_staging.publish import publish_bytes
@@ -93,6 +93,7 @@ def record_for(
         created=before.created if before else datetime.now(UTC).isoformat(timespec="seconds"),
         slurm_version=programs.version,
         host=socket.gethostname().partition(".")[0],
+        host_address=address_of(socket.gethostname()),
         user=user,
         root=root,
         conf=f"{root}/etc/slurm.conf",
@@ -256,6 +257,7 @@ def _texts(record: Record) -> dict[str, str]:
     described = Description(
         slurm_version=release,
         host=record.host,
+        host_address=record.host_address,
         user=record.user,
         root=record.root,
         ports=record.ports,
