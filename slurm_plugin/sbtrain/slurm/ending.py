@@ -1,0 +1,77 @@
+"""Why a job is being ended, told from what Slurm shows of it while it still runs.
+
+Seen on Slurm 22.05 at the moment the signal arrives (24.11 shows the same fields):
+
+    preempted            RUNNING, PreemptTime set; once the grace is over like "requeued"
+    time limit near      RUNNING, EndTime soon; at the limit COMPLETING, Reason=TimeLimit
+    cancelled            COMPLETING, Restarts as before
+    requeued by others   COMPLETING, Restarts one higher, PreemptTime gone
+    node lost            as requeued, and a node of the job is down; with --no-requeue
+                         Reason=NodeDown; with --no-kill RUNNING on fewer nodes
+
+While a job is COMPLETING its node list shrinks as nodes finish, so a missing node alone
+tells nothing: it must be down too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sbtrain.slurm.client import Attempt, JobInfo
+from sbtrain.slurm.states import JobState
+from sbtrain_jobs.hostlist import expand
+from sbtrain_jobs.job_control import EndCause
+
+_LIMITS = {"TimeLimit", "DeadLine"}
+
+
+def end_cause_of(
+    job: JobInfo,
+    attempt: Attempt | None,
+    *,
+    now_s: float,
+    limit_warning_s: float,
+    any_lost: Callable[[tuple[str, ...]], bool],
+) -> EndCause:
+    """Read the signs above. `any_lost` says whether one of these nodes is down; it is asked
+    only where the answer hangs on it. A limit within limit_warning_s counts as near."""
+    if job.preempt_time_s is not None or JobState.PREEMPTED in (job.state, job.underlying):
+        return "preempted"
+    if JobState.NODE_FAIL in (job.state, job.underlying) or job.reason == "NodeDown":
+        return "node-fail"
+    if job.state in {JobState.TIMEOUT, JobState.DEADLINE} or job.reason in _LIMITS:
+        return "time-limit"
+    missing = _missing(job, attempt)
+    if attempt is not None and job.restarts > attempt.restarts:
+        return "node-fail" if missing and any_lost(missing) else "requeued"
+    if job.state in {JobState.CANCELLED, JobState.REVOKED}:
+        return "cancelled"
+    if job.state == JobState.COMPLETING:
+        known = attempt is not None or job.underlying == JobState.CANCELLED
+        return "cancelled" if known else "unknown"
+    if job.state == JobState.RUNNING:
+        if missing and any_lost(missing):
+            return "node-fail"
+        near = job.end_time_s is not None and job.end_time_s - now_s <= limit_warning_s
+        return "time-limit" if near else "none"
+    return "unknown"
+
+
+def attempt_from(environ: Mapping[str, str], job_id: str) -> Attempt | None:
+    """How this job stood when it started, if the environment is the job's own."""
+    number = environ.get("SLURM_JOB_ID", "")
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    if not number or job_id not in {number, f"{array}_{task}"}:
+        return None
+    restarts = environ.get("SLURM_RESTART_COUNT", "0")
+    return Attempt(
+        restarts=int(restarts) if restarts.isdecimal() else 0,
+        nodes=expand(environ.get("SLURM_JOB_NODELIST", "")),
+    )
+
+
+def _missing(job: JobInfo, attempt: Attempt | None) -> tuple[str, ...]:
+    if attempt is None:
+        return ()
+    present = set(expand(job.nodes))
+    return tuple(node for node in attempt.nodes if node not in present)
