@@ -1,0 +1,167 @@
+"""The cause ledger of a run: every attempt's start, notices, saves and end, with the cause.
+
+`<run_dir>/ledger.jsonl`, one JSON object a line, only ever appended to, each line flushed to
+disk before the call returns. Slurm keeps a restart count but no cause; this file does.
+A line that a crash tore is skipped when read, and never glued to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_perf.codec import ShapeError, decode
+
+LEDGER_NAME = "ledger.jsonl"
+
+LedgerEvent = Literal[
+    "started",  # an attempt began
+    "notice",  # it was told to stop: cause says why, detail which signal
+    "saved",  # its state after `step` is on disk, because of a notice
+    "ended",  # it is over: cause says why, exit_code is the job's
+    "requeued",  # the supervisor puts the job back into the queue
+    "requeue-failed",  # Slurm refused that; detail says how
+]
+
+END_CAUSES_FINAL = ("completed", "failed", "cancelled", "launch-failed", "requeue-cap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One line. at: ISO 8601, UTC. cause: of a notice or an end, else empty."""
+
+    event: LedgerEvent
+    attempt: int
+    at: str
+    job_id: str = ""
+    cause: str = ""
+    step: int | None = None
+    exit_code: int | None = None
+    nodes: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """What the ledger says of one attempt. An empty ended_at: it still runs, or was lost."""
+
+    attempt: int
+    job_id: str
+    started_at: str
+    nodes: str
+    notices: tuple[str, ...] = ()  # causes, in order
+    saved_step: int | None = None
+    ended_at: str = ""
+    cause: str = ""
+    exit_code: int | None = None
+    requeued: bool = False
+
+
+class Ledger:
+    """Appends to one run's ledger.
+
+    Raises:
+        LaunchError: the run folder cannot be written; `append` raises it too.
+    """
+
+    def __init__(self, run_dir: str | Path) -> None:
+        self.path = Path(run_dir) / LEDGER_NAME
+
+    def append(self, entry: LedgerEntry) -> None:
+        kept = {key: value for key, value in asdict(entry).items() if value not in ("", None)}
+        line = json.dumps(kept).encode() + b"\n"
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                if _ends_torn(descriptor):
+                    line = b"\n" + line
+                os.write(descriptor, line)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot write the ledger {self.path}: {error.strerror}",
+                hint="the run folder must be writable from the first node of the job",
+            ) from error
+
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        return read_ledger(self.path)
+
+
+def read_ledger(path: str | Path) -> tuple[LedgerEntry, ...]:
+    """All whole lines; none when there is no such file.
+
+    Raises:
+        LaunchError: it exists and cannot be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise LaunchError(f"cannot read the ledger {path}: {error.strerror}") from error
+    entries = []
+    for line in text.splitlines():
+        try:
+            entries.append(decode(LedgerEntry, json.loads(line)))
+        except (ShapeError, json.JSONDecodeError):
+            continue  # torn by a crash, or written by a later sbtrain
+    return tuple(entries)
+
+
+def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
+    """One record for each attempt, in order of their start."""
+    records: dict[int, AttemptRecord] = {}
+    for entry in entries:
+        record = records.get(entry.attempt) or AttemptRecord(
+            attempt=entry.attempt, job_id=entry.job_id, started_at=entry.at, nodes=entry.nodes
+        )
+        match entry.event:
+            case "started":
+                record = replace(
+                    record, job_id=entry.job_id, started_at=entry.at, nodes=entry.nodes
+                )
+            case "notice":
+                record = replace(record, notices=(*record.notices, entry.cause))
+            case "saved":
+                record = replace(record, saved_step=entry.step)
+            case "ended":
+                record = replace(
+                    record, ended_at=entry.at, cause=entry.cause, exit_code=entry.exit_code
+                )
+            case "requeued":
+                record = replace(record, requeued=True)
+            case "requeue-failed":
+                record = replace(record, requeued=False)
+        records[entry.attempt] = record
+    return tuple(records.values())
+
+
+def next_attempt(records: Sequence[AttemptRecord], restart_count: int) -> int:
+    """The number of the attempt that starts now.
+
+    Slurm's restart count is the number, except where the ledger knows more: a run submitted
+    again under a new job id goes on counting.
+    """
+    return max([restart_count, *(record.attempt + 1 for record in records)])
+
+
+def cause_of_lost(record: AttemptRecord) -> str:
+    """Why an attempt that left no end is over: its last notice, or else a node that failed."""
+    return record.notices[-1] if record.notices else "node-fail"
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _ends_torn(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

@@ -1,0 +1,106 @@
+"""What becomes of the job when an attempt is over: a pure function of what is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.messages import EXIT_STOPPED
+
+EXIT_ENDED_BY_NOTICE = 143  # 128 + TERM: stopped as told, and not put back into the queue
+
+# Causes that explain a failing trainer by themselves: Slurm is taking the nodes away.
+_TAKEN: tuple[EndCause, ...] = ("preempted", "cancelled", "requeued", "node-fail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All about an attempt that is over.
+
+    failed_code: exit status of the first trainer, or step of ours, that failed; negative
+        when a signal ended it. failed_first: it failed before any notice.
+    requeues_left: how often the job may still be put back into the queue.
+    """
+
+    finished: bool
+    noticed: bool
+    cause: EndCause
+    failed_code: int | None
+    failed_first: bool
+    nodes_lost: bool
+    resumable: bool
+    requeues_left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """action "wait": Slurm is about to act, or does not answer; ask again in a while.
+    cause: as the ledger records it."""
+
+    action: Literal["end", "requeue", "wait"]
+    exit_code: int
+    cause: str
+    words: str = ""
+
+
+def judge(facts: Facts) -> Verdict:
+    """The verdict; never a requeue of a job that was cancelled, or may have been."""
+    if facts.finished:
+        return Verdict(action="end", exit_code=0, cause="completed")
+    if _is_failure(facts):
+        assert facts.failed_code is not None
+        return Verdict(action="end", exit_code=exit_status(facts.failed_code), cause="failed")
+    if facts.noticed or facts.cause in _TAKEN:
+        return after_notice(facts)
+    if facts.nodes_lost:
+        return Verdict(action="wait", exit_code=EXIT_STOPPED, cause="node-fail")
+    return Verdict(
+        action="end",
+        exit_code=LaunchError.exit_code,
+        cause="failed",
+        words="the attempt ended, and nobody said why",
+    )
+
+
+def after_notice(facts: Facts) -> Verdict:
+    """The verdict on an attempt that was told to stop."""
+    cause = facts.cause
+    if cause == "cancelled":
+        return _end(cause, "the job was cancelled: that is final")
+    if cause in ("requeued", "node-fail"):
+        return Verdict(action="end", exit_code=EXIT_STOPPED, cause=cause)
+    if not facts.resumable:
+        return _end(cause, "the run declares no way to resume, so it is not requeued")
+    if facts.requeues_left <= 0:
+        return _end("requeue-cap", "it was requeued as often as the plan allows")
+    if cause == "unknown":
+        return Verdict(
+            action="wait",
+            exit_code=EXIT_STOPPED,
+            cause=cause,
+            words="Slurm does not say why the job ends; it may have been cancelled",
+        )
+    return Verdict(action="requeue", exit_code=EXIT_STOPPED, cause=cause)
+
+
+def exit_status(returncode: int) -> int:
+    """An exit status as a shell reports it: 128 + the signal that ended the process."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def _is_failure(facts: Facts) -> bool:
+    if facts.failed_code is None or facts.cause in _TAKEN:
+        return False
+    if not facts.failed_first:
+        return False  # told to stop, and did not do it well
+    by_signal = facts.failed_code < 0 or facts.failed_code > 128
+    stopped = facts.failed_code == EXIT_STOPPED
+    if facts.noticed and (by_signal or stopped):
+        return False  # the signal reached the trainer before its notice reached us
+    return not facts.nodes_lost
+
+
+def _end(cause: str, words: str) -> Verdict:
+    return Verdict(action="end", exit_code=EXIT_ENDED_BY_NOTICE, cause=cause, words=words)

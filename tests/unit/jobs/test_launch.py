@@ -1,0 +1,207 @@
+"""From plan to argument lists and environments."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+
+import pytest
+from plans import example_plan
+
+from sbtrain_jobs.launch import (
+    RoleContext,
+    agent_command,
+    chief_rank,
+    ranks_on,
+    requeue_id,
+    role_environment,
+    staging_command,
+    trainer_argv,
+    warning_s,
+)
+from sbtrain_perf.request import DataSet, Plan, Role
+
+SERVERS = (
+    Role(name="ps", index=0, node=0),
+    Role(name="chief", index=0, node=0),
+    Role(name="worker", index=0, node=1),
+    Role(name="worker", index=1, node=2),
+)
+
+
+def servers_plan() -> Plan:
+    return example_plan(layout="ps", nodes=3, workers=2, servers=1, roles=SERVERS)
+
+
+def environment(plan: Plan, rank: int, **changes: object) -> Mapping[str, str]:
+    context = RoleContext(
+        rank=rank,
+        attempt=2,
+        plan_path="/shared/plan.json",
+        addresses=tuple(f"10.0.0.{r}:{4000 + r}" for r in range(len(plan.roles))),
+        data=("/tmp/a.h5", "/tmp/b.h5"),
+        control="10.0.0.9:5000",
+        token="secret",
+    )
+    devices = changes.pop("visible_devices", None)
+    assert devices is None or isinstance(devices, str)
+    return role_environment(
+        plan, dataclasses.replace(context, **changes), visible_devices=devices
+    )
+
+
+def test_allreduce_gives_tensorflow_its_workers_alone() -> None:
+    config = json.loads(environment(example_plan(), 1)["TF_CONFIG"])
+    assert config == {
+        "cluster": {"worker": ["10.0.0.0:4000", "10.0.0.1:4001"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_parameter_servers_give_tensorflow_all_three_kinds() -> None:
+    config = json.loads(environment(servers_plan(), 3)["TF_CONFIG"])
+    assert config == {
+        "cluster": {
+            "ps": ["10.0.0.0:4000"],
+            "chief": ["10.0.0.1:4001"],
+            "worker": ["10.0.0.2:4002", "10.0.0.3:4003"],
+        },
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_workers_are_listed_by_index_whatever_the_order_of_roles() -> None:
+    roles = (Role(name="worker", index=1, node=0), Role(name="worker", index=0, node=1))
+    values = environment(example_plan(roles=roles), 0)
+    config = json.loads(values["TF_CONFIG"])
+    assert config["cluster"]["worker"] == ["10.0.0.1:4001", "10.0.0.0:4000"]
+    assert (values["MASTER_ADDR"], values["MASTER_PORT"]) == ("10.0.0.1", "4001")
+    assert chief_rank(example_plan(roles=roles)) == 1
+
+
+def test_a_trainer_learns_its_place() -> None:
+    values = environment(servers_plan(), 2)
+    assert values["SBTRAIN_ROLE"] == "worker"
+    assert values["SBTRAIN_ROLE_INDEX"] == "0"
+    assert values["SBTRAIN_RANK"] == "2"
+    assert values["SBTRAIN_WORLD_SIZE"] == "2"
+    assert values["SBTRAIN_NODE"] == "1"
+    assert values["SBTRAIN_ATTEMPT"] == "2"
+    assert values["SBTRAIN_DATA"].split(os.pathsep) == ["/tmp/a.h5", "/tmp/b.h5"]
+    assert values["SBTRAIN_SCRIPT_DIR"] == "/home/ada"
+    assert values["TF_GRPC_REUSE_PORT"] == "true"
+    assert "PYTHONPATH" not in values
+
+
+def test_torch_variables_belong_to_workers() -> None:
+    values = environment(servers_plan(), 3)
+    assert (values["RANK"], values["WORLD_SIZE"]) == ("1", "2")
+    assert (values["MASTER_ADDR"], values["MASTER_PORT"]) == ("10.0.0.2", "4002")
+    assert "RANK" not in environment(servers_plan(), 0)
+
+
+def two_on_a_node() -> Plan:
+    roles = tuple(Role(name="worker", index=i, node=i // 2) for i in range(4))
+    return example_plan(roles=roles, workers=4)
+
+
+@pytest.mark.parametrize(
+    ("rank", "visible", "given"),
+    [
+        (0, "0,1", "0"),
+        (1, "0,1", "1"),
+        (3, "4,5,6,7", "6,7"),
+        (1, "0", "0"),  # fewer GPUs than workers: they share
+    ],
+)
+def test_gpus_of_a_node_are_shared_out_among_its_workers(
+    rank: int, visible: str, given: str
+) -> None:
+    values = environment(two_on_a_node(), rank, visible_devices=visible)
+    assert values["CUDA_VISIBLE_DEVICES"] == given
+    assert values["LOCAL_RANK"] == str(rank % 2)
+
+
+def test_servers_and_their_coordinator_see_no_gpu() -> None:
+    for rank in (0, 1):
+        values = environment(servers_plan(), rank, visible_devices="0,1")
+        assert values["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert (
+        environment(servers_plan(), 2, visible_devices="0,1")["CUDA_VISIBLE_DEVICES"] == "0,1"
+    )
+    assert "CUDA_VISIBLE_DEVICES" not in environment(servers_plan(), 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "shebang", "argv"),
+    [
+        ("/a/train.py", "", ("/v/python", "/a/train.py", "-x")),
+        ("/a/train.py", "#!/usr/bin/env python3", ("/v/python", "/a/train.py", "-x")),
+        ("/a/train", "#!/usr/bin/env -S python3 -u", ("/v/python", "/a/train", "-x")),
+        ("/a/train", "#!/usr/bin/python3", ("/v/python", "/a/train", "-x")),
+        (
+            "/a/train.py",
+            "#!/home/u/e/bin/python",
+            ("/home/u/e/bin/python", "/a/train.py", "-x"),
+        ),
+        ("/a/train.sh", "", ("/bin/bash", "/a/train.sh", "-x")),
+        ("/a/train.sh", "#!/bin/bash -l", ("/bin/bash", "-l", "/a/train.sh", "-x")),
+        ("/a/t", "#!/bin/sh -e -u", ("/bin/sh", "-e -u", "/a/t", "-x")),
+        ("/a/t", "#!/usr/bin/env bash", ("/usr/bin/env", "bash", "/a/t", "-x")),
+    ],
+)
+def test_scripts_run_as_their_first_line_says(
+    script: str, shebang: str, argv: tuple[str, ...]
+) -> None:
+    assert trainer_argv(script, ("-x",), shebang=shebang, python="/v/python") == argv
+
+
+def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
+    argv = agent_command(example_plan(), python="/v/python", plan_path="/p/plan.json")
+    assert argv[0] == "srun"
+    assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mpi=none"} <= set(argv)
+    assert {"--kill-on-bad-exit=0", "--overlap", "--export=ALL"} <= set(argv)
+    assert argv[-5:] == ("/v/python", "-P", "-m", "sbtrain_jobs.agent", "/p/plan.json")
+
+
+def test_staging_names_every_source_and_the_plans_mpi() -> None:
+    plan = example_plan(data=DataSet(paths=("/s/a b.h5", "/s/tree")))
+    argv = staging_command(plan, python="/v/python", report="/r/stage.json", scratch="/tmp/%n")
+    assert "--mpi=pmi2" in argv
+    assert argv[-2:] == ("/s/a b.h5", "/s/tree")
+    assert argv[argv.index("--to") + 1] == "/tmp/%n"
+
+
+def test_ranks_on_a_node_are_in_plan_order() -> None:
+    assert ranks_on(servers_plan(), 0) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "job_id"),
+    [
+        ({"SLURM_JOB_ID": "17"}, "17"),
+        (
+            {"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "2"},
+            "17_2",
+        ),
+        ({}, ""),
+    ],
+)
+def test_an_array_task_is_requeued_alone(environ: dict[str, str], job_id: str) -> None:
+    assert requeue_id(environ) == job_id
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ((), 60.0),
+        (("--signal=B:USR1@90",), 90.0),
+        (("--signal", "USR1@30"), 30.0),
+        (("--signal=USR1",), 60.0),
+        (("--signal=B:USR1@90", "-N2", "--signal=TERM@5"), 5.0),
+    ],
+)
+def test_warning_before_the_time_limit(options: tuple[str, ...], seconds: float) -> None:
+    assert warning_s(options) == seconds
