@@ -1,0 +1,40 @@
+"""Where the data set is on a node: read from the staging report, by the node's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_perf.request import Plan
+
+REPORT_NAME = "stage.json"
+
+
+def wants_staging(plan: Plan) -> bool:
+    return bool(plan.data.paths) and bool(plan.scratch_path)
+
+
+def staged_paths(plan: Plan, folder: Path, *, node: int, node_name: str) -> tuple[str, ...]:
+    """The paths a trainer of this node reads, in the order of plan.data.paths.
+
+    Without node-local scratch these are the paths of the plan itself.
+
+    Args:
+        folder: of the attempt, where the report lies.
+
+    Raises:
+        LaunchError: the report does not name this node.
+        StagingError: there is no readable report.
+    """
+    if not wants_staging(plan):
+        return plan.data.paths
+    from sbtrain_staging.report import read_report
+
+    report = read_report(folder / REPORT_NAME)
+    for entry in report.nodes:
+        if entry.node == node_name:
+            return tuple(entry.paths)
+    raise LaunchError(
+        f"node {node} ({node_name}) is not in the staging report {folder / REPORT_NAME}",
+        hint="stage on the nodes of this attempt; a report of an earlier attempt is of no use",
+    )

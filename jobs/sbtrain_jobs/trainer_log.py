@@ -1,0 +1,30 @@
+"""How a trainer's process ended and what its log says last, in words for an error."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+LAST_LINES = 8
+LAST_BYTES = 4096
+
+
+def how_it_ended(returncode: int) -> str:
+    if returncode >= 0:
+        return f"ended with exit status {returncode}"
+    try:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was ended by signal {-returncode}"
+
+
+def last_lines(log: Path) -> str:
+    """The end of a trainer's log, indented; says so where there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LAST_BYTES))
+            lines = stream.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+    except OSError as error:
+        return f"    (cannot be read: {error.strerror})"
+    return "\n".join(f"    {line}" for line in lines) or "    (it is empty)"
