@@ -1,0 +1,73 @@
+"""The Pollux scorer on the public rows beside the checkout, a part held back."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from sbtrain_perf.score import pollux
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+COLUMNS = [
+    "model",
+    "placement",
+    "num_nodes",
+    "num_replicas",
+    "local_bsz",
+    "step_time_s",
+    "sync_time_s",
+]
+
+
+def write(folder: Path, rows: list[dict[str, str]]) -> Path:
+    (folder / "pollux").mkdir(parents=True)
+    with (folder / pollux.FILE).open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+@pytest.fixture
+def rows() -> list[dict[str, str]]:
+    source = DATA / pollux.FILE
+    if not source.is_file():
+        pytest.skip("the public measurements do not lie beside the checkout")
+    with source.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_ours_beats_pollux_on_rows_held_back(
+    tmp_path: Path, rows: list[dict[str, str]]
+) -> None:
+    small = [row for row in rows if row["model"] in ("bert", "cifar10", "yolov3")]
+    held = small[::5]
+    kept = [row for i, row in enumerate(small) if i % 5]
+    scores = pollux.score(write(tmp_path / "fit", kept), write(tmp_path / "score", held))
+    mape = {(score.group, score.model): score.mape for score in scores}
+    assert {score.group for score in scores} == {"<=4", "6", "bert", "cifar10", "yolov3"}
+    assert mape["<=4", "ours"] < min(8.0, mape["<=4", "pollux"])
+    (ours,) = (s for s in scores if (s.group, s.model) == ("<=4", "ours"))
+    assert 0.80 <= ours.coverage90 <= 1.0
+
+
+def test_rows_without_a_placement_are_spread_evenly() -> None:
+    row = {"model": "m", "num_nodes": "6", "num_replicas": "14", "local_bsz": "8"}
+    read = pollux.Row(source="here", cells={**row, "placement": "", "step_time_s": "1"})
+    steps = pollux.step_rows(pollux.Table(rows=(read,)))
+    assert steps.shape.tolist() == ["222233"]
+    assert (steps.most_gpus[0], steps.fewest_gpus[0], steps.replicas[0]) == (3, 2, 14)
+
+
+def test_an_unfitted_workload_is_left_out(tmp_path: Path) -> None:
+    row = {
+        "model": "seen",
+        "placement": "1",
+        "local_bsz": "8",
+        "step_time_s": "1",
+        "sync_time_s": "0.01",
+    }
+    fit = write(tmp_path / "fit", [row])
+    assert pollux.score(fit, write(tmp_path / "score", [{**row, "model": "other"}])) == []
