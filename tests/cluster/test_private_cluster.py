@@ -1,36 +1,443 @@
-"""The private cluster against the real daemons: starting, healing, crashing, ending."""
+"""The private cluster against the real daemons: its shape, healing, crashing, ending."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sbtrain.cluster import crash_node, start_node
-from sbtrain_jobs.process import run_command
+from sbtrain.cluster import Cluster, crash_node, down, start_node, status, up
+from sbtrain.cluster.daemons import Daemons
+from sbtrain.cluster.errors import SlurmNotInstalledError
+from sbtrain.cluster.folder import ClusterFolder, Record
+from sbtrain.cluster.ports import address_of, listening
+from sbtrain.cluster.processes import Identity, identify, is_running, relatives
+from sbtrain_jobs.process import CommandResult, run_command
 
 pytestmark = pytest.mark.slurm
 
 
-def test_a_job_runs_on_two_nodes(slurm_environment: dict[str, str]) -> None:
-    said = run_command(
-        ["srun", "-N2", "--ntasks-per-node=1", "printenv", "SLURMD_NODENAME"],
-        timeout_s=60,
-        env={**os.environ, **slurm_environment},
-    ).stdout
-    assert len(set(said.split())) == 2
+def slurm(cluster: Cluster, *argv: str, timeout_s: float = 60) -> str:
+    environment = {**os.environ, **cluster.environment}
+    return run_command(argv, timeout_s=timeout_s, env=environment).stdout.strip()
 
 
-def test_a_crashed_node_comes_back(
-    slurm_environment: dict[str, str], slurm_folder: Path
+def until(what: str, holds: Callable[[], bool], *, seconds: float) -> float:
+    begin = time.monotonic()
+    while not holds():
+        if time.monotonic() - begin > seconds:
+            pytest.fail(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+def assert_every_node_works(cluster: Cluster) -> None:
+    said = slurm(cluster, "srun", "-p", "spot", "-N8", "printenv", "SLURMD_NODENAME")
+    assert sorted(said.split()) == ["c1", "c2", "c3", "c4", "g1", "g2", "g3", "g4"]
+
+
+def daemons_of(cluster: Cluster) -> dict[str, Identity]:
+    return Daemons.of(ClusterFolder.at(cluster.folder)).running()
+
+
+def kin_of(record: Record, folder: Path) -> list[str]:
+    found = relatives(cluster_id=record.cluster_id, conf=record.conf, log=folder / "log")
+    return [f"{one.program} {one.identity.pid}" for one in found]
+
+
+def kill(identity: Identity) -> None:
+    os.kill(identity.pid, signal.SIGKILL)
+    until("killed", lambda: not is_running(identity), seconds=5)
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """The pid of a process that has nothing to do with any cluster."""
+    process = subprocess.Popen(["sleep", "300"])
+    yield process.pid
+    assert process.poll() is None, "a process that was not the cluster's was ended"
+    process.kill()
+    process.wait()
+
+
+# ---- shape
+
+
+def test_partitions(slurm_cluster: Cluster) -> None:
+    said = slurm(slurm_cluster, "scontrol", "-o", "show", "partition")
+    found = {}
+    for line in said.splitlines():
+        pairs = dict(item.split("=", 1) for item in line.split() if "=" in item)
+        names = ("Nodes", "Default", "PriorityTier", "PreemptMode", "GraceTime", "State")
+        found[pairs["PartitionName"]] = tuple(pairs[name] for name in names)
+    assert found == {
+        "standard": ("c[1-4]", "YES", "1", "OFF", "0", "UP"),
+        "spot": ("c[1-4],g[1-4]", "NO", "1", "REQUEUE", "15", "UP"),
+        "urgent": ("c[1-4],g[1-4]", "NO", "10", "OFF", "0", "UP"),
+    }
+
+
+def test_a_job_gets_the_gpus_of_a_node(slurm_cluster: Cluster) -> None:
+    wants = ("-p", "spot", "-N2", "--gres=gpu:k80:2")
+    said = slurm(slurm_cluster, "srun", *wants, "printenv", "CUDA_VISIBLE_DEVICES")
+    assert said.split() == ["0,1", "0,1"]
+
+
+def test_each_node_has_its_own_scratch(slurm_cluster: Cluster) -> None:
+    said = slurm(slurm_cluster, "scontrol", "show", "config")
+    (line,) = (line for line in said.splitlines() if line.startswith("TmpFS"))
+    assert line.split("=")[1].strip() == f"{slurm_cluster.record.root}/tmp/%n"
+    assert all(
+        (slurm_cluster.folder / "tmp" / node.name).is_dir() for node in slurm_cluster.nodes
+    )
+
+
+def test_only_its_owner_can_read_it(slurm_cluster: Cluster) -> None:
+    assert stat.S_IMODE((slurm_cluster.folder / "etc/munge.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE(slurm_cluster.folder.stat().st_mode) == 0o700
+
+
+def test_listens_on_the_loopback_address(slurm_cluster: Cluster) -> None:
+    if address_of(slurm_cluster.record.host) != "127.0.0.1":
+        pytest.skip(
+            "the host's name does not stand for 127.0.0.1, so Slurm cannot be held to it"
+        )
+    ports = slurm_cluster.record.ports
+    heard = listening()
+    for port in (ports.slurmctld, *ports.nodes.values()):
+        assert heard[port] == {"127.0.0.1"}
+    assert not slurm_cluster.listens_beyond_loopback
+
+
+# ---- up
+
+
+def test_up_twice_changes_nothing(slurm_cluster: Cluster) -> None:
+    before = daemons_of(slurm_cluster)
+    again = up(slurm_cluster.folder)
+    assert again.started == ()
+    assert again.environment["SLURM_CONF"] == slurm_cluster.environment["SLURM_CONF"]
+    assert daemons_of(slurm_cluster) == before
+    assert status(slurm_cluster.folder).state == "up"
+
+
+@pytest.mark.parametrize("name", ["slurmctld", "munged", "slurmd.g2"])
+def test_heals_after_a_daemon_was_killed(private_slurm: Cluster, name: str) -> None:
+    before = daemons_of(private_slurm)
+    kill(before[name])
+    assert status(private_slurm.folder).state == "degraded"
+    healed = up(private_slurm.folder)
+    assert healed.started == (name,)
+    after = daemons_of(private_slurm)
+    assert {one: after[one] for one in before if one != name} == {
+        one: before[one] for one in before if one != name
+    }
+    assert_every_node_works(healed)
+    assert kin_of(healed.record, healed.folder) != []
+    assert down(healed.folder)
+    assert kin_of(healed.record, healed.folder) == []
+
+
+def test_heals_after_everything_was_killed(private_slurm: Cluster) -> None:
+    for identity in daemons_of(private_slurm).values():
+        kill(identity)
+    healed = up(private_slurm.folder)
+    assert len(healed.started) == 10
+    assert_every_node_works(healed)
+
+
+def test_heals_when_slurmctld_hangs(
+    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = crash_node(slurm_folder, "c4")
-    assert killed
-    assert start_node(slurm_folder, "c4").answers
-    said = run_command(
-        ["srun", "-w", "c4", "printenv", "SLURMD_NODENAME"],
-        timeout_s=60,
-        env={**os.environ, **slurm_environment},
-    ).stdout
-    assert said.strip() == "c4"
+    monkeypatch.setattr("sbtrain.cluster.start._HEALING_S", 1.0)
+    os.kill(daemons_of(private_slurm)["slurmctld"].pid, signal.SIGSTOP)
+    healed = up(private_slurm.folder)
+    assert len(healed.started) == 10
+    assert_every_node_works(healed)
+
+
+def test_never_ends_the_process_that_got_a_dead_daemons_pid(
+    private_slurm: Cluster, stranger: int
+) -> None:
+    folder = private_slurm.folder
+    for identity in daemons_of(private_slurm).values():
+        kill(identity)
+    ledger = json.loads((folder / "daemons.json").read_text())
+    for entry in ledger["daemons"].values():
+        entry["pid"] = stranger
+    (folder / "daemons.json").write_text(json.dumps(ledger))
+    for written in (folder / "run").glob("*.pid"):
+        written.write_text(f"{stranger}\n")
+    assert status(folder).state == "down"
+    assert_every_node_works(up(folder))
+    down(folder)
+    (folder / "daemons.json").write_text(json.dumps(ledger))
+    down(folder)
+
+
+def test_finds_its_daemons_without_the_ledger(private_slurm: Cluster) -> None:
+    before = daemons_of(private_slurm)
+    (private_slurm.folder / "daemons.json").unlink()
+    healed = up(private_slurm.folder)
+    assert not any(is_running(one) for one in before.values())
+    assert_every_node_works(healed)
+
+
+def test_heals_after_up_itself_was_killed(private_slurm: Cluster) -> None:
+    folder = private_slurm.folder
+    down(folder)
+    script = (
+        "import sys; from pathlib import Path; from sbtrain.cluster import up;"
+        "up(Path(sys.argv[1]))"
+    )
+    for delay_s in (0.2, 0.25, 0.3, 0.35, 0.4):
+        process = subprocess.Popen([sys.executable, "-c", script, str(folder)])
+        time.sleep(delay_s)
+        process.kill()
+        process.wait()
+    assert_every_node_works(up(folder))
+    assert len(kin_of(private_slurm.record, folder)) == 11  # slurmctld has a helper process
+    down(folder)
+    assert kin_of(private_slurm.record, folder) == []
+
+
+def test_takes_other_ports_when_one_is_taken_meanwhile(
+    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+    from contextlib import contextmanager
+
+    from sbtrain.cluster import ports
+
+    down(private_slurm.folder)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        calls = []
+
+        @contextmanager
+        def first_with_a_taken_one(count: int, **given: object) -> Iterator[tuple[int, ...]]:
+            with free_ports(count, **given) as found:  # type: ignore[arg-type]
+                calls.append(found)
+                yield (*found[:-1], taken.getsockname()[1]) if len(calls) == 1 else found
+
+        free_ports = ports.free_ports
+        monkeypatch.setattr("sbtrain.cluster.start.free_ports", first_with_a_taken_one)
+        said: list[str] = []
+        again = up(private_slurm.folder, progress=said.append)
+    assert len(calls) == 2
+    assert said == ["another program took a port: trying others"]
+    assert_every_node_works(again)
+
+
+def test_works_in_a_folder_with_a_long_and_unusual_path(tmp_path: Path) -> None:
+    folder = tmp_path / ("ein Ordner, der # viel zu lang ist; " * 4) / "ü"
+    try:
+        cluster = up(folder)
+        link = Path(cluster.record.root)
+        assert link.resolve() == folder.resolve()
+        assert_every_node_works(cluster)
+        assert up(folder).started == ()
+        down(folder)
+        assert not link.parent.exists()
+        assert_every_node_works(up(folder))
+    finally:
+        down(folder)
+
+
+def test_three_at_once(tmp_path: Path) -> None:
+    folders = [Path(f"{tmp_path}/{i}") for i in range(3)]
+    clusters: dict[Path, Cluster] = {}
+    threads = [
+        threading.Thread(target=lambda place=place: clusters.update({place: up(place)}))
+        for place in folders
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for place in folders:
+            assert_every_node_works(clusters[place])
+        down(folders[0])
+        assert_every_node_works(clusters[folders[1]])
+        assert status(folders[2]).state == "up"
+    finally:
+        for place in folders:
+            down(place)
+
+
+def test_accounting(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    try:
+        said: list[str] = []
+        try:
+            cluster = up(folder, nodes_per_kind=1, accounting=True, progress=said.append)
+        except SlurmNotInstalledError as error:
+            pytest.skip(f"{error.message}: {error.hint}")
+        assert "setting up the accounting database (once)" in said
+        slurm(cluster, "srun", "-J", "remembered", "true")
+        command = ("sacct", "-X", "-n", "-P", "-o", "JobName,State")
+
+        def is_remembered() -> bool:
+            return "remembered|COMPLETED" in slurm(cluster, *command)
+
+        until("sacct knows the job", is_remembered, seconds=20)
+        if cluster.record.host_address == "127.0.0.1":
+            assert listening()[cluster.record.ports.slurmdbd] == {"127.0.0.1"}
+        down(folder)
+        cluster = up(folder)
+        assert "mariadbd" in cluster.started
+        assert is_remembered()
+    finally:
+        down(folder)
+    assert kin_of(cluster.record, folder) == []
+
+
+# ---- down
+
+
+def test_down_ends_jobs_with_what_they_left_behind(private_slurm: Cluster) -> None:
+    script = "setsid sleep 301 & srun sleep 302"
+    slurm(private_slurm, "sbatch", "-N3", "-o", "/dev/null", "--wrap", script)
+    until(
+        "the job's processes run",
+        lambda: (
+            len(
+                [
+                    one
+                    for one in kin_of(private_slurm.record, private_slurm.folder)
+                    if "sleep" in one
+                ]
+            )
+            == 4
+        ),
+        seconds=15,
+    )
+    down(private_slurm.folder)
+    assert kin_of(private_slurm.record, private_slurm.folder) == []
+    again = up(private_slurm.folder)
+    until(
+        "the job runs again",
+        lambda: slurm(again, "squeue", "-h", "-o", "%T") == "RUNNING",
+        seconds=30,
+    )
+
+
+def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: Cluster) -> None:
+    environment = {**os.environ, **private_slurm.environment}
+    shell = subprocess.Popen(["sleep", "303"], env=environment)
+    try:
+        down(private_slurm.folder)
+        assert shell.poll() is None
+    finally:
+        shell.kill()
+        shell.wait()
+
+
+def test_down_finds_daemons_whose_folder_was_removed(private_slurm: Cluster) -> None:
+    import shutil
+
+    before = daemons_of(private_slurm)
+    shutil.rmtree(private_slurm.folder)
+    down(private_slurm.folder)
+    assert not any(is_running(one) for one in before.values())
+
+
+# ---- nodes
+
+
+def test_a_crashed_node_comes_back(private_slurm: Cluster) -> None:
+    folder = private_slurm.folder
+    job = ("sbatch", "-w", "c3,c4", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 304")
+    slurm(private_slurm, *job)
+    until(
+        "the step runs on both nodes",
+        lambda: (
+            len([one for one in kin_of(private_slurm.record, folder) if "sleep" in one]) == 2
+        ),
+        seconds=15,
+    )
+    killed = crash_node(folder, "c4")
+    assert len(killed) == 3  # slurmd, slurmstepd, sleep
+    assert all(identify(pid) is None for pid in killed)
+    assert len([one for one in kin_of(private_slurm.record, folder) if "sleep" in one]) == 1
+    assert "slurmd.c4" not in daemons_of(private_slurm)
+    assert len(daemons_of(private_slurm)) == 9
+    assert start_node(folder, "c4").answers
+    said = slurm(private_slurm, "srun", "-w", "c4", "printenv", "SLURMD_NODENAME")
+    assert said == "c4"
+
+
+@pytest.mark.slow
+def test_slurmctld_notices_a_crashed_node(private_slurm: Cluster) -> None:
+    slurm(private_slurm, "sbatch", "-w", "c2", "-o", "/dev/null", "--wrap", "sleep 305")
+    until(
+        "the job runs",
+        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "RUNNING",
+        seconds=15,
+    )
+    crash_node(private_slurm.folder, "c2")
+    until(
+        "the job left the dead node",
+        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "PENDING",
+        seconds=60,
+    )
+    assert start_node(private_slurm.folder, "c2").answers
+    until(
+        "the job runs again",
+        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "RUNNING",
+        seconds=60,
+    )
+
+
+def test_requeued_jobs_restart_in_seconds(slurm_cluster: Cluster) -> None:
+    job = slurm(slurm_cluster, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 306")
+
+    def state() -> str:
+        return slurm(slurm_cluster, "squeue", "-h", "-j", job, "-o", "%T")
+
+    until("runs", lambda: state() == "RUNNING", seconds=15)
+    slurm(slurm_cluster, "scontrol", "requeue", job)
+    until("waits", lambda: state() == "PENDING", seconds=15)
+    assert until("runs again", lambda: state() == "RUNNING", seconds=30) < 15
+    slurm(slurm_cluster, "scancel", job)
+
+
+# ---- the command
+
+
+def sbtrainctl(*argv: str) -> CommandResult:
+    command = [sys.executable, "-m", "sbtrain.commands.ctl", "cluster", *argv]
+    return run_command(command, timeout_s=60, check="keep")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("sbtrain.commands.ctl")
+    folder = ("--folder", str(tmp_path / "c"))
+    try:
+        assert sbtrainctl("status", *folder).returncode == 1
+        assert sbtrainctl("env", *folder).returncode == 50
+        assert sbtrainctl("up", "--nodes", "1", *folder).returncode == 0
+        shown = sbtrainctl("status", "--json", *folder)
+        assert shown.returncode == 0
+        assert json.loads(shown.stdout)["state"] == "up"
+        lines = sbtrainctl("env", *folder).stdout
+        used = run_command(["sh", "-c", f"{lines}\nsinfo -h -N -o %N"], timeout_s=20).stdout
+        assert set(used.split()) == {"c1", "g1"}
+        refused = sbtrainctl("up", "--nodes", "2", *folder)
+        assert refused.returncode == 50
+        assert "cluster down" in refused.stderr
+        assert sbtrainctl("down", "--wipe", *folder).returncode == 0
+        assert not (tmp_path / "c").exists()
+    finally:
+        down(tmp_path / "c")

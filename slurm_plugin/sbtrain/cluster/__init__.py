@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbtrain.cluster.lifecycle import Cluster, Status, down, status, up
+from sbtrain.cluster.lifecycle import Cluster, Status, down, environment, status, up
 from sbtrain.cluster.nodes import NodeState, crash_node, start_node
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Status",
     "crash_node",
     "down",
+    "environment",
     "start_node",
     "status",
     "up",

@@ -1,12 +1,12 @@
-"""The text of slurm.conf, gres.conf and cgroup.conf: pure functions of the version and the
-cluster's description, for Slurm 22.05 and later."""
+"""The text of slurm.conf, gres.conf and cgroup.conf: pure functions of the cluster's record,
+in which Slurm's version is, for Slurm 22.05 and later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sbtrain.cluster.folder import Ports
+from sbtrain.cluster.folder import Record
+from sbtrain.cluster.programs import release_of
 
 LOOPBACK = "127.0.0.1"
 NODES_PER_KIND = 4
@@ -18,19 +18,6 @@ CREDENTIAL_S = 6
 # slurmd of 23.11 and later sets up cgroups even where no plugin uses them, unless told not to;
 # 22.05 does not know the word "disabled" and refuses to start with it.
 _FIRST_WITH_CGROUP_SWITCH = (23, 11)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """All that the configuration depends on."""
-
-    slurm_version: tuple[int, int]
-    host: str
-    host_address: str  # what the host's name stands for; "" for nothing
-    user: str
-    root: str
-    ports: Ports
-    accounting: bool
 
 
 def node_names(nodes_per_kind: int) -> tuple[str, ...]:
@@ -58,7 +45,17 @@ def communication(host_address: str) -> tuple[str, str]:
     return "", LOOPBACK
 
 
-def slurm_conf(cluster: Description) -> str:
+def configuration(cluster: Record) -> dict[str, str]:
+    """Every configuration file but local.conf, by its name."""
+    return {
+        "slurm.conf": slurm_conf(cluster),
+        "gres.conf": gres_conf(cluster.nodes),
+        "cgroup.conf": cgroup_conf(release_of(cluster.slurm_version)),
+        "plugstack.conf": "",
+    }
+
+
+def slurm_conf(cluster: Record) -> str:
     root = cluster.root
     parameters, controller = communication(cluster.host_address)
     lines = [
@@ -111,7 +108,8 @@ def slurm_conf(cluster: Description) -> str:
         "GresTypes=gpu",
         *_accounting_lines(cluster),
         *_node_lines(cluster),
-        *_partition_lines(tuple(cluster.ports.nodes)),
+        *_partition_lines(cluster.nodes),
+        f"Include {root}/etc/local.conf",
     ]
     return "\n".join(lines) + "\n"
 
@@ -126,8 +124,8 @@ def gres_conf(nodes: Sequence[str]) -> str:
     )
 
 
-def cgroup_conf(slurm_version: tuple[int, int]) -> str:
-    if slurm_version >= _FIRST_WITH_CGROUP_SWITCH:
+def cgroup_conf(release: tuple[int, int]) -> str:
+    if release >= _FIRST_WITH_CGROUP_SWITCH:
         return "CgroupPlugin=disabled\n"
     return "CgroupPlugin=cgroup/v1\n"
 
@@ -136,7 +134,7 @@ def _has_gpus(node: str) -> bool:
     return node.startswith("g")
 
 
-def _accounting_lines(cluster: Description) -> list[str]:
+def _accounting_lines(cluster: Record) -> list[str]:
     if not cluster.accounting:
         return ["AccountingStorageType=accounting_storage/none"]
     return [
@@ -150,7 +148,7 @@ def _accounting_lines(cluster: Description) -> list[str]:
     ]
 
 
-def _node_lines(cluster: Description) -> list[str]:
+def _node_lines(cluster: Record) -> list[str]:
     return [
         f"NodeName={node} NodeHostname={cluster.host} NodeAddr={LOOPBACK} Port={port} "
         f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MIB_PER_NODE}"

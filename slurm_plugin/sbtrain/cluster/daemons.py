@@ -105,7 +105,10 @@ class Daemons:
 
 
 def reap_children() -> None:
-    _children[:] = [one for one in _children if one.poll() is None]
+    for one in list(_children):
+        if one.poll() is not None:
+            with suppress(ValueError):
+                _children.remove(one)
 
 
 def daemon_environment(record: Record, programs: Programs) -> dict[str, str]:

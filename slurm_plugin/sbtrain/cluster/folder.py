@@ -2,7 +2,8 @@
 
     <folder>/cluster.json   what `up` made: version, ports, conf path, nodes
              daemons.json   pid and start time of each daemon that `up` started
-             etc/           slurm.conf and its companions, munge.key (0600)
+             etc/           slurm.conf and its companions, munge.key (0600); local.conf is
+                            the user's: lines of slurm.conf that `up` leaves alone
              run/           the munge socket and pid files
              state/ spool/  what Slurm itself keeps
              log/           one log a daemon
@@ -95,10 +96,6 @@ class ClusterFolder:
     def run(self) -> Path:
         return self.path / "run"
 
-    @property
-    def database(self) -> Path:
-        return self.path / "mysql"
-
     def create(self) -> None:
         """Make the folder, private to its owner.
 
@@ -159,17 +156,40 @@ class ClusterFolder:
 
     @contextmanager
     def locked(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """One change of a cluster at a time; the lock ends with the process."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """One change of a cluster at a time; the lock ends with the process.
+
+        Raises:
+            ClusterError: the folder is gone.
+        """
+        descriptor = _acquire(self.path / "lock", progress)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                progress("waiting for another change of this cluster to finish")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+
+def _acquire(path: Path, progress: Callable[[str], None]) -> int:
+    gone = ClusterError(f"{path.parent} was removed meanwhile", hint="try again")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise gone from None
+    _lock(descriptor, progress)
+    try:
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except FileNotFoundError:
+        pass
+    os.close(descriptor)
+    raise gone
+
+
+def _lock(descriptor: int, progress: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        progress("waiting for another change of this cluster to finish")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def usable_root(folder: ClusterFolder, recorded: str | None) -> str:

@@ -13,6 +13,7 @@ from sbtrain.cluster.daemons import Daemons
 from sbtrain.cluster.errors import ClusterError
 from sbtrain.cluster.folder import ClusterFolder, Record, remove_root
 from sbtrain.cluster.nodes import NodeState, node_states
+from sbtrain.cluster.ports import listening
 from sbtrain.cluster.programs import find_programs, search_path
 from sbtrain.cluster.start import end_all, record_for, start
 from sbtrain_jobs.errors import CommandError
@@ -28,6 +29,7 @@ class Cluster:
         environment: what a child process needs to use it: SLURM_CONF, and PATH with sbin.
         seconds: how long `up` took.
         started: names of the daemons that this `up` had to start; empty when all ran.
+        listens_beyond_loopback: some daemon listens on another address than 127.x as well.
     """
 
     folder: Path
@@ -36,6 +38,7 @@ class Cluster:
     nodes: tuple[NodeState, ...]
     seconds: float
     started: tuple[str, ...]
+    listens_beyond_loopback: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,14 @@ def up(
         wanted = record_for(
             place, programs, before, nodes_per_kind=nodes_per_kind, accounting=accounting
         )
-        result = start(daemons, wanted, programs, progress=say, deadline=begin + timeout_s)
+        if before and daemons.running() and _options(wanted) != _options(before):
+            raise ClusterError(
+                f"a cluster with {_options(before)} runs in {place.path}, "
+                f"not one with {_options(wanted)}",
+                hint="end it first: sbtrainctl cluster down",
+            )
+        deadline = time.monotonic() + timeout_s
+        result = start(daemons, wanted, programs, progress=say, deadline=deadline)
     return Cluster(
         folder=place.path,
         record=result.record,
@@ -101,6 +111,7 @@ def up(
         nodes=result.nodes,
         seconds=time.monotonic() - begin,
         started=result.started,
+        listens_beyond_loopback=_listens_beyond_loopback(result.record),
     )
 
 
@@ -114,11 +125,18 @@ def down(
 
     Returns:
         what was ended, as "name pid".
+
+    Raises:
+        ClusterError: the folder's record cannot be read; what runs was ended all the same.
     """
     place = ClusterFolder.at(folder)
-    record = place.read_record()
+    try:
+        record = place.read_record()
+    except ClusterError:
+        end_all(Daemons.of(place), None)
+        raise
     if record is None:
-        return ()
+        return end_all(Daemons.of(place), None)
     with place.locked(progress or (lambda _: None)):
         ended = end_all(Daemons.of(place), record)
         remove_root(place, record.root)
@@ -147,7 +165,7 @@ def status(folder: Path) -> Status:
     )
     nodes: tuple[NodeState, ...] = ()
     problem = ""
-    if running:
+    if {"munged", "slurmctld"} <= running.keys():
         try:
             programs = find_programs(os.environ, accounting=False)
             nodes = node_states(record, programs)
@@ -172,6 +190,36 @@ def status(folder: Path) -> Status:
     )
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """What a child process needs to use the running cluster of this folder.
+
+    Raises:
+        ClusterError: no cluster runs there.
+    """
+    place = ClusterFolder.at(folder)
+    record = place.read_record()
+    if record is None or "slurmctld" not in Daemons.of(place).running():
+        raise ClusterError(
+            f"no cluster runs in {place.path}", hint="start it: sbtrainctl cluster up"
+        )
+    return environment_of(record)
+
+
 def environment_of(record: Record) -> dict[str, str]:
-    """What a child process needs to use the cluster."""
     return {"SLURM_CONF": record.conf, "PATH": search_path(os.environ)}
+
+
+def _options(record: Record) -> str:
+    count = f"{len(record.nodes)} nodes"
+    return f"{count} and accounting" if record.accounting else count
+
+
+def _listens_beyond_loopback(record: Record) -> bool:
+    heard = listening()
+    dbd_port = record.ports.slurmdbd if record.accounting else 0
+    addresses = {
+        address
+        for port in (record.ports.slurmctld, dbd_port, *record.ports.nodes.values())
+        for address in heard.get(port, ())
+    }
+    return not all(address.startswith("127.") for address in addresses)

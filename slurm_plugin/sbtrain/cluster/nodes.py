@@ -3,7 +3,9 @@ bringing it back."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from sbtrain.cluster.programs import Programs, find_programs
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.process import run_command
 
+SILENCE_S = 2.0  # what takes longer says so
 _POLL_S = 0.05
 _SILENT = ("*", "down", "unknown", "inval", "fail")
 
@@ -58,7 +61,12 @@ def node_states(
 
 
 def wait_for_nodes(
-    daemons: Daemons, record: Record, programs: Programs, *, deadline: float
+    daemons: Daemons,
+    record: Record,
+    programs: Programs,
+    *,
+    deadline: float,
+    progress: Callable[[str], None],
 ) -> tuple[NodeState, ...]:
     """Until every node listens and answers slurmctld.
 
@@ -67,6 +75,8 @@ def wait_for_nodes(
     """
     wanted = {slurmd_name(node): port for node, port in record.ports.nodes.items()}
     last = "no answer from slurmctld"
+    begin = time.monotonic()
+    told = False
     while True:
         running = daemons.running()
         for name in ("munged", "slurmctld", *wanted):
@@ -89,7 +99,11 @@ def wait_for_nodes(
                 f"the nodes are not ready: {', '.join(deaf) or last}",
                 hint=f"see the logs in {daemons.folder.log}",
             )
-        time.sleep(_POLL_S)
+        waited_s = time.monotonic() - begin
+        if waited_s > SILENCE_S and not told:
+            progress("waiting for the nodes to answer")
+            told = True
+        time.sleep(_POLL_S if waited_s < 1 else 4 * _POLL_S)
 
 
 def crash_node(folder: Path, name: str) -> tuple[int, ...]:
@@ -127,8 +141,6 @@ def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState
     Raises:
         ClusterError: there is no such cluster or node, or it did not come back in time.
     """
-    import os
-
     place, record = _cluster_with(folder, name)
     programs = find_programs(os.environ, accounting=False)
     daemons = Daemons.of(place)

@@ -152,12 +152,12 @@ def _relative(pid: int, stat: _Stat, kind: str, node: str, boot: str) -> Relativ
 
 
 def _log_stem(pid: int, log: Path) -> str:
-    """Name, without .log, of the file in our log folder that the process has open."""
+    """Name, without .log or .err, of the file in our log folder that the process has open."""
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 target = Path(str(entry.readlink()).removesuffix(" (deleted)"))
-                if target.parent == log and target.suffix == ".log":
+                if target.parent == log and target.suffix in (".log", ".err"):
                     return target.stem
     return ""
 

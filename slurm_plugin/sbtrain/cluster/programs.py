@@ -24,9 +24,8 @@ ACCOUNTING_PACKAGES = {
     "sacctmgr": "slurm-client",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
-    "mariadb": "mariadb-client",
 }
-_SYSTEM_FOLDERS = (
+SYSTEM_FOLDERS = (
     "/usr/local/sbin",
     "/usr/sbin",
     "/sbin",
@@ -44,29 +43,31 @@ class Programs:
     search_path: str
     version: str  # as in 22.05.8
 
-    @property
-    def release(self) -> tuple[int, int]:
-        return release_of(self.version)
 
-
-def search_path(environ: Mapping[str, str]) -> str:
+def search_path(environ: Mapping[str, str], *, folders: Sequence[str] = SYSTEM_FOLDERS) -> str:
     """PATH with the system's sbin folders at its end."""
     given = [part for part in environ.get("PATH", "").split(os.pathsep) if part]
-    return os.pathsep.join([*given, *(one for one in _SYSTEM_FOLDERS if one not in given)])
+    return os.pathsep.join([*given, *(one for one in folders if one not in given)])
 
 
-def find_programs(environ: Mapping[str, str], *, accounting: bool) -> Programs:
-    """Raises SlurmNotInstalledError naming what is missing and who can install it."""
+def find_programs(
+    environ: Mapping[str, str], *, accounting: bool, folders: Sequence[str] = SYSTEM_FOLDERS
+) -> Programs:
+    """Look on PATH, then in these folders.
+
+    Raises:
+        SlurmNotInstalledError: naming what is missing and who can install it.
+    """
     wanted = {**PACKAGES, **(ACCOUNTING_PACKAGES if accounting else {})}
-    where = search_path(environ)
+    where = search_path(environ, folders=folders)
     paths = {name: path for name in wanted if (path := shutil.which(name, path=where))}
     missing = [name for name in wanted if name not in paths]
     if missing:
         packages = list(dict.fromkeys(wanted[name] for name in missing))
-        if accounting and "slurmdbd" in missing:
+        if "slurmdbd" in missing:
             packages.append("slurm-wlm-mysql-plugin")
         raise SlurmNotInstalledError(
-            f"not installed: {', '.join(missing)}", hint=install_hint(packages)
+            f"not installed on this host: {', '.join(missing)}", hint=install_hint(packages)
         )
     said = run_command([paths["slurmctld"], "-V"], timeout_s=20, env=dict(environ)).stdout
     return Programs(paths=paths, search_path=where, version=version_in(said))

@@ -14,20 +14,25 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sbtrain.cluster.accounting import (
+    database_is_installed,
+    database_socket,
+    install_database,
+    mariadbd_argv,
+    slurmdbd_argv,
+    slurmdbd_conf,
+)
 from sbtrain.cluster.config import (
     NODES_PER_KIND,
-    Description,
-    cgroup_conf,
-    gres_conf,
+    configuration,
     munge_socket,
     node_names,
-    slurm_conf,
 )
 from sbtrain.cluster.daemons import (
     Daemons,
@@ -41,17 +46,18 @@ from sbtrain.cluster.daemons import (
 )
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
-from sbtrain.cluster.nodes import NodeState, wait_for_nodes
+from sbtrain.cluster.nodes import SILENCE_S, NodeState, wait_for_nodes
 from sbtrain.cluster.ports import address_of, free_ports, listening
 from sbtrain.cluster.processes import Relative, end, relatives
-from sbtrain.cluster.programs import Programs, release_of
+from sbtrain.cluster.programs import Programs
 from sbtrain_staging.publish import publish_bytes
 
 _PORT_TRIES = 5
 _POLL_S = 0.01
 _SLURM_GRACE_S = 5.0
 _DATABASE_GRACE_S = 30.0
-_PATIENCE_S = 30.0  # more, for the second try of healing
+_HEALING_S = 15.0  # for what still runs to answer, before all of it is started anew
+_SWEEPS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,119 +118,160 @@ def start(
     progress: Callable[[str], None],
     deadline: float,
 ) -> Started:
-    """Raises ClusterStartError after ending all that belongs to the cluster."""
-    folder = daemons.folder
-    if folder.read_record() is None:
-        folder.write_record(record)
-    _end_strays(daemons, record)
-    if daemons.running() and _written(folder) != _texts(record):
+    """Start what does not run.
+
+    Args:
+        deadline: reading of time.monotonic() by which all nodes must answer.
+
+    Raises:
+        ClusterStartError: after ending all that belongs to the cluster.
+    """
+    before = daemons.folder.read_record()
+    if before is None:
+        daemons.folder.write_record(record)
+    _end_strays(daemons, before)
+    if daemons.running() and _written(daemons.folder) != configuration(record):
         progress("its configuration changed: starting all of it anew")
-        end_all(daemons, record)
+        end_all(daemons, before)
     healing = bool(daemons.running())
-    for attempt in range(_PORT_TRIES):
+    for tries_left in reversed(range(_PORT_TRIES)):
+        patience = min(deadline, time.monotonic() + _HEALING_S) if healing else deadline
+        attempt = _Attempt(daemons, record, programs, progress, patience)
         try:
-            return _try_start(daemons, record, programs, progress, deadline)
+            return attempt.run()
         except PortTakenError:
             end_all(daemons, record)
-            if attempt == _PORT_TRIES - 1:
+            if not tries_left:
                 raise
             progress("another program took a port: trying others")
         except ClusterStartError:
             end_all(daemons, record)
             if not healing:
                 raise
-            progress("what ran of it does not answer: starting all of it anew")
-            deadline += _PATIENCE_S
+            progress("what still ran of it does not answer: starting all of it anew")
         except BaseException:
             end_all(daemons, record)
             raise
         healing = False
-    raise AssertionError("unreachable")
+    raise AssertionError("the last try returns or raises")
 
 
-def end_all(daemons: Daemons, record: Record) -> tuple[str, ...]:
+def end_all(daemons: Daemons, record: Record | None) -> tuple[str, ...]:
     """End every process of the cluster; returns "name pid" of each."""
     before = daemons.running()
-    kin = _kin(daemons.folder, record)
+    found = kin(daemons.folder, record)
     slurm = [name for name in before if name == "slurmctld" or name.startswith("slurmd.")]
     daemons.end(slurm, grace_s=_SLURM_GRACE_S)
     for name in ("slurmdbd", "mariadbd"):
         daemons.end([name], grace_s=_DATABASE_GRACE_S)
-    for _ in range(10):
-        left = [one for one in _kin(daemons.folder, record) if one.program != "munged"]
+    for _ in range(_SWEEPS):
+        left = [one for one in kin(daemons.folder, record) if one.program != "munged"]
         if not left:
             break
-        kin += left
+        found += left
         end([one.identity for one in left], grace_s=0, reap=reap_children)
     daemons.end(["munged"], grace_s=_SLURM_GRACE_S)
-    strays = _kin(daemons.folder, record)
+    strays = kin(daemons.folder, record)
     end([one.identity for one in strays], grace_s=0, reap=reap_children)
     names = {one.pid: name for name, one in before.items()}
-    for one in (*kin, *strays):
+    for one in (*found, *strays):
         names.setdefault(one.identity.pid, one.program)
-    daemons.forget(list(daemons.known))
+    if daemons.known:
+        daemons.forget(list(daemons.known))
     return tuple(f"{name} {pid}" for pid, name in names.items())
 
 
-def _try_start(
-    daemons: Daemons,
-    record: Record,
-    programs: Programs,
-    progress: Callable[[str], None],
-    deadline: float,
-) -> Started:
-    folder = daemons.folder
-    fresh = not daemons.running()
-    count = len(record.nodes) + 2
-    chance = random.SystemRandom()
-    with free_ports(count, source=chance) if fresh else nullcontext() as ports:
-        if ports:
-            nodes = dict(zip(record.nodes, ports[2:], strict=True))
-            taken = Ports(slurmctld=ports[0], slurmdbd=ports[1], nodes=nodes)
-            record = replace(record, ports=taken)
-        folder.create_parts(record.nodes)
-        _write_configuration(folder, record)
-        folder.write_record(record)
-        started = _start_missing(daemons, record, programs, progress, deadline)
-        nodes_now = wait_for_nodes(daemons, record, programs, deadline=deadline)
-    return Started(record=record, nodes=nodes_now, started=started)
+def kin(folder: ClusterFolder, record: Record | None) -> list[Relative]:
+    """The cluster's running processes; those that write to its logs, where nothing else is
+    known of it."""
+    return relatives(
+        cluster_id=record.cluster_id if record else "",
+        conf=record.conf if record else str(folder.etc / "slurm.conf"),
+        log=folder.log,
+    )
 
 
-def _start_missing(
-    daemons: Daemons,
-    record: Record,
-    programs: Programs,
-    progress: Callable[[str], None],
-    deadline: float,
-) -> tuple[str, ...]:
-    environment = daemon_environment(record, programs)
-    running = daemons.running()
-    started: list[str] = []
-    if "munged" not in running:
-        daemons.start("munged", munged_argv(daemons.folder, record, programs), environment)
-        started.append("munged")
-    _wait(daemons, "munged", lambda: _accepts(munge_socket(record.root)), deadline)
-    if "slurmctld" not in running:
-        daemons.start("slurmctld", slurmctld_argv(record, programs), environment)
-        started.append("slurmctld")
-    _wait(daemons, "slurmctld", lambda: record.ports.slurmctld in listening(), deadline)
-    for node in record.nodes:
-        if slurmd_name(node) not in running:
-            argv = slurmd_argv(record, programs, node)
-            daemons.start(slurmd_name(node), argv, environment)
-            started.append(slurmd_name(node))
-    return tuple(started)
+@dataclass(slots=True)
+class _Attempt:
+    """One try at getting all daemons to run."""
 
+    daemons: Daemons
+    record: Record
+    programs: Programs
+    progress: Callable[[str], None]
+    deadline: float
+    started: list[str] = field(default_factory=list)
 
-def _wait(daemons: Daemons, name: str, ready: Callable[[], bool], deadline: float) -> None:
-    while not ready():
-        if name not in daemons.running():
-            raise daemons.failure(name)
-        if time.monotonic() > deadline:
-            raise ClusterStartError(
-                f"{name} does not answer", hint=f"see the logs in {daemons.folder.log}"
+    def run(self) -> Started:
+        folder = self.daemons.folder
+        count = len(self.record.nodes) + 2
+        fresh = not self.daemons.running()
+        with (
+            free_ports(count, source=random.SystemRandom()) if fresh else nullcontext() as ports
+        ):
+            if ports:
+                nodes = dict(zip(self.record.nodes, ports[2:], strict=True))
+                taken = Ports(slurmctld=ports[0], slurmdbd=ports[1], nodes=nodes)
+                self.record = replace(self.record, ports=taken)
+            folder.create_parts(self.record.nodes)
+            _write_configuration(folder, self.record)
+            folder.write_record(self.record)
+            self._start_missing()
+            states = wait_for_nodes(
+                self.daemons,
+                self.record,
+                self.programs,
+                deadline=self.deadline,
+                progress=self.progress,
             )
-        time.sleep(_POLL_S)
+        return Started(record=self.record, nodes=states, started=tuple(self.started))
+
+    def _start_missing(self) -> None:
+        record, programs = self.record, self.programs
+        self._start("munged", munged_argv(self.daemons.folder, record, programs))
+        self._wait("munged", lambda: _accepts(munge_socket(record.root)))
+        if record.accounting:
+            self._start_accounting()
+        self._start("slurmctld", slurmctld_argv(record, programs))
+        self._wait("slurmctld", lambda: record.ports.slurmctld in listening())
+        for node in record.nodes:
+            self._start(slurmd_name(node), slurmd_argv(record, programs, node))
+
+    def _start_accounting(self) -> None:
+        folder, record, programs = self.daemons.folder, self.record, self.programs
+        if not database_is_installed(folder):
+            self.progress("setting up the accounting database (once)")
+            install_database(folder, record, programs)
+        self._start("mariadbd", mariadbd_argv(folder, record, programs))
+        self._wait("mariadbd", lambda: _accepts(database_socket(record)))
+        publish_bytes(folder.etc / "slurmdbd.conf", slurmdbd_conf(record).encode())
+        self._start(
+            "slurmdbd", slurmdbd_argv(programs), {"MYSQL_UNIX_PORT": database_socket(record)}
+        )
+        # slurmctld's first start is fatal when slurmdbd does not answer yet.
+        self._wait("slurmdbd", lambda: record.ports.slurmdbd in listening())
+
+    def _start(self, name: str, argv: list[str], more: Mapping[str, str] | None = None) -> None:
+        if name not in self.daemons.running():
+            environment = daemon_environment(self.record, self.programs)
+            self.daemons.start(name, argv, {**environment, **(more or {})})
+            self.started.append(name)
+
+    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+        begin = time.monotonic()
+        told = False
+        while not ready():
+            if name not in self.daemons.running():
+                raise self.daemons.failure(name)
+            if time.monotonic() > self.deadline:
+                raise ClusterStartError(
+                    f"{name} does not answer",
+                    hint=f"see the logs in {self.daemons.folder.log}",
+                )
+            if not told and time.monotonic() > begin + SILENCE_S:
+                self.progress(f"waiting for {name}")
+                told = True
+            time.sleep(_POLL_S)
 
 
 def _accepts(path: str) -> bool:
@@ -236,39 +283,16 @@ def _accepts(path: str) -> bool:
     return True
 
 
-def _kin(folder: ClusterFolder, record: Record) -> list[Relative]:
-    return relatives(cluster_id=record.cluster_id, conf=record.conf, log=folder.log)
-
-
-def _end_strays(daemons: Daemons, record: Record) -> None:
+def _end_strays(daemons: Daemons, record: Record | None) -> None:
     """End daemons of this cluster that the ledger does not know: left by a start that was
     itself killed, or helpers of a daemon that was."""
     sessions = {one.pid for one in daemons.running().values()}
     strays = [
         one.identity
-        for one in _kin(daemons.folder, record)
+        for one in kin(daemons.folder, record)
         if one.kind == "daemon" and one.session not in sessions
     ]
     end(strays, grace_s=_SLURM_GRACE_S, reap=reap_children)
-
-
-def _texts(record: Record) -> dict[str, str]:
-    release = release_of(record.slurm_version)
-    described = Description(
-        slurm_version=release,
-        host=record.host,
-        host_address=record.host_address,
-        user=record.user,
-        root=record.root,
-        ports=record.ports,
-        accounting=record.accounting,
-    )
-    return {
-        "slurm.conf": slurm_conf(described),
-        "gres.conf": gres_conf(record.nodes),
-        "cgroup.conf": cgroup_conf(release),
-        "plugstack.conf": "",
-    }
 
 
 def _written(folder: ClusterFolder) -> dict[str, str]:
@@ -277,12 +301,15 @@ def _written(folder: ClusterFolder) -> dict[str, str]:
 
 
 def _write_configuration(folder: ClusterFolder, record: Record) -> None:
-    for name, text in _texts(record).items():
+    for name, text in configuration(record).items():
         if _read(folder.etc / name) != text:
             publish_bytes(folder.etc / name, text.encode())
     key = folder.etc / "munge.key"
     if not key.exists():
         publish_bytes(key, secrets.token_bytes(1024))
+    local = folder.etc / "local.conf"
+    if not local.exists():
+        publish_bytes(local, b"# Lines of slurm.conf of your own.\n")
 
 
 def _read(path: Path) -> str | None:
