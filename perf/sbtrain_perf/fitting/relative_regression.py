@@ -18,9 +18,10 @@ from scipy.optimize import nnls
 
 Vector = NDArray[np.float64]
 
-SESSION_SDS = (5e-4, 0.02, 0.04, 0.08, 0.12)
-SESSION_LENGTHS = (2.0, 5.0, 10.0)
-NOISE_SDS = (0.015, 0.03, 0.05, 0.08)
+SESSION_SDS = (5e-4, 0.04, 0.08, 0.12)
+SESSION_LENGTHS = (5.0, 10.0)
+NOISE_SDS = (0.015, 0.03, 0.05)
+LONE_NOISE_SDS = (*NOISE_SDS, 0.08, 0.12)  # where sessions are left out, noise holds them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ def fit_relative(
     logs: list[float] = []
     for session_sd in SESSION_SDS if sessions else SESSION_SDS[:1]:
         for length in SESSION_LENGTHS if session_sd > SESSION_SDS[0] else SESSION_LENGTHS[:1]:
-            for noise in NOISE_SDS:
+            for noise in NOISE_SDS if sessions else LONE_NOISE_SDS:
                 member, log_likelihood = _fit_member(
                     features / scale,
                     measured,

@@ -1,10 +1,23 @@
-"""How fast asynchronous parameter servers apply updates."""
+"""How fast parameter servers apply updates: what workers ask for against what servers give.
+
+Asynchronous: a closed queue. Every worker cycles through computing and being served; the
+servers can be busy all the time at most. Workers are compute-bound while few, and servers
+saturated when many; the knee between is sharp, since neither time varies much. Synchronous:
+all workers wait for the slowest, then for the servers to serve everybody.
+
+Sources: the two bounds are those of every closed queueing network (Denning and Buzen, 1978);
+their joint form is ours, fitted on the public CM-DARE and transient-learning cluster runs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sbtrain_perf.models import Numbers
 
 
@@ -12,8 +25,8 @@ def server_s(
     parameters: Numbers,
     tensors: Numbers,
     *,
-    tensor_s: float,
-    parameter_byte_s: float,
+    tensor_s: Numbers,
+    parameter_byte_s: Numbers,
 ) -> Numbers:
     """Seconds that one server is busy with one update: tensors and bytes, 4 a parameter.
 
@@ -21,6 +34,54 @@ def server_s(
     which the servers' capacity did not depend on the workers' GPU.
     """
     return tensor_s * tensors + parameter_byte_s * 4.0 * parameters
+
+
+def shard_shares(variables: Sequence[int], servers: int) -> list[tuple[float, float]]:
+    """Each server's share of the variables and of their elements.
+
+    Servers take variables in turn, in the order of creation (TensorFlow's default). Where
+    that order has an even period (kernel, bias, the four vectors of a batch norm), one of
+    two servers holds every kernel, and a second one relieves it of small vectors alone.
+    """
+    total = sum(variables)
+    shards = (variables[first::servers] for first in range(servers))
+    return [(len(shard) / len(variables), sum(shard) / total) for shard in shards]
+
+
+def shared_server_s(server_s: Numbers, *, servers: Numbers, sharing: Numbers) -> Numbers:
+    """Seconds between two updates that `servers` servers together cannot undercut.
+
+    `server_s / servers^sharing`: sharing 1 is a perfect split, 0 none. Tensors are handed
+    out whole and in turn, so that shards are uneven; measured 0.3 to 0.8.
+    """
+    return server_s / servers**sharing
+
+
+def cycle_s(
+    step_s: Numbers, server_s: Numbers, shared_server_s: Numbers, *, waiting: Numbers
+) -> Numbers:
+    """Seconds from one update of a worker to its next, where nobody else is served.
+
+    step_s was measured with one server and holds the share `waiting` of its busy time;
+    further servers shorten that share: `step_s - waiting (server_s - shared_server_s)`,
+    at least a third of step_s. Measured: two servers take 10 of 219 ms off ResNet-32's
+    step on a K80, all that they take off the server's 24 ms: nothing overlaps.
+    """
+    return np.maximum(step_s - waiting * (server_s - shared_server_s), step_s / 3.0)
+
+
+def updates_1_s(
+    demand_1_s: Numbers, shared_server_s: Numbers, *, sharpness: Numbers
+) -> Numbers:
+    """Updates a second: `(demand^-g + capacity^-g)^(-1/g)`, capacity = 1/shared_server_s.
+
+    demand_1_s is what the workers ask for: the sum of 1/cycle_s over all of them, of
+    whatever kind, near or far. g = sharpness: 2 for a queue of exponential times, without
+    end for one of constant times; measured about 9.
+    """
+    load = demand_1_s * shared_server_s
+    slowed: Numbers = (1.0 + load**sharpness) ** (1.0 / sharpness)
+    return demand_1_s / slowed
 
 
 def update_s(
@@ -32,12 +93,37 @@ def update_s(
     sharing: float,
     sharpness: float,
 ) -> Numbers:
-    """Seconds from one applied update to the next, all workers together.
+    """Seconds from one applied update to the next, all workers alike and together.
 
     `((compute_s/workers)^g + (server_s/servers^sharing)^g)^(1/g)`: the workers' summed
-    speed until the servers saturate; g = sharpness of the knee. Source as `server_s`: mean
-    error 5.8 % over 96 configurations, 13.7 % fitted on up to 4 workers and scored past.
+    speed until the servers saturate; g = sharpness of the knee. The inverse of
+    `updates_1_s`, for one kind of worker.
     """
     workers_s = compute_s / workers
     servers_s = server_s / servers**sharing
     return (workers_s**sharpness + servers_s**sharpness) ** (1.0 / sharpness)
+
+
+def synchronous_step_s(
+    slowest_step_s: Numbers, shared_server_s: Numbers, *, workers: Numbers, waiting: Numbers
+) -> Numbers:
+    """Seconds of one step in which every worker's gradient is applied before any goes on.
+
+    `slowest + (workers - waiting) * shared_server_s`: the servers see all gradients at
+    once, of which the worker's own step already holds the share `waiting` of one. Our
+    reconstruction: no published run of these data sets is synchronous.
+    """
+    return slowest_step_s + (workers - waiting) * shared_server_s
+
+
+def latency_s(
+    parameters: Numbers, *, round_trip_s: Numbers, fewest_rounds: float, window_bytes: float
+) -> Numbers:
+    """Seconds that a round-trip time adds to every step of a worker.
+
+    `round_trip_s * max(fewest_rounds, 2 * 4 * parameters / window_bytes)`: a step pulls and
+    pushes 4 bytes a parameter each way, one TCP window a round trip. Fitted on
+    step_time_vs_latency and speed_vs_latency (K80, 30 ms): 2.5 rounds, 4.7 MB.
+    """
+    rounds = np.maximum(fewest_rounds, 8.0 * parameters / window_bytes)
+    return round_trip_s * rounds

@@ -50,6 +50,31 @@ class ResidualNetwork:
             )
         )
 
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Elements of every variable in the order of creation, moving statistics included.
+
+        A convolution makes a kernel (Shake-Shake: and a bias), its batch norm four vectors.
+        Servers take variables in turn, so that this order decides how even their shards
+        are: all kernels of a Shake-Shake network fall on every second server.
+        """
+        biased = self.branches == 2
+        sizes = _layer(3, STEM_WIDTH, biased=biased)
+        before = STEM_WIDTH
+        for count, width in zip(self.blocks, self.widths, strict=True):
+            for index in range(count):
+                entry = before if index == 0 else width
+                if not biased and index == 0:
+                    sizes += _layer(entry, width, biased=False, side=1)
+                for _ in range(self.branches):
+                    sizes += _layer(entry, width, biased=biased)
+                    sizes += _layer(width, width, biased=biased)
+                if biased and entry != width:
+                    half = width // 2
+                    sizes += [entry * half, half] * 2 + [width] * 4
+            before = width
+        return (*sizes, before * CLASSES, CLASSES)
+
 
 def recognise(parameters: int, tensors: int) -> ResidualNetwork | None:
     """The network with these counts, or None where neither family has one."""
@@ -100,6 +125,10 @@ def _shake_shake_parameters(depth: int, widths: tuple[int, int, int]) -> int:
         total += 2 * (first + (2 * depth - 1) * (_convolution(width, width) + width))
         before = width
     return total + (before + 1) * CLASSES
+
+
+def _layer(before: int, width: int, *, biased: bool, side: int = 3) -> list[int]:
+    return [side**2 * before * width, *([width] if biased else []), *[width] * 4]
 
 
 def _convolution(before: int, width: int, *, side: int = 3) -> int:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sbtrain_perf.models import Numbers
 
-# Share of memory bandwidth in a GPU's relative speed; the rest is FP32 peak. From K80
-# against P100 on CM-DARE's networks: 2.69 = 3.05^0.54 * 2.32^0.46. Our fit.
-BANDWIDTH_SHARE = 0.54
+# Weight of the resource that grew less in a GPU's relative speed; the rest is the other's.
+# From K80 against P100 on CM-DARE's networks: 2.54 = 2.32^0.66 * 3.05^0.34. Our fit.
+SCARCE_SHARE = 0.66
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,12 @@ def step_s(
 
 
 def speed_ratio(gpu: GpuFigures, reference: GpuFigures) -> float:
-    """How many times faster than the reference a GPU trains a network: bandwidth and peak.
+    """How many times faster than the reference a GPU trains a network.
 
-    ``(bandwidth ratio)^0.54 (peak ratio)^0.46``; single networks scatter by 15 %.
+    ``min(b, p)^0.66 max(b, p)^0.34`` with b and p the ratios of memory bandwidth and of FP32
+    peak: the resource that grew less bounds most layers. Networks scatter by 15 % about it.
     """
     bandwidth = gpu.memory_bytes_s / reference.memory_bytes_s
     peak = gpu.peak_tflops / reference.peak_tflops
-    return math.pow(bandwidth, BANDWIDTH_SHARE) * math.pow(peak, 1.0 - BANDWIDTH_SHARE)
+    scarce, ample = sorted((bandwidth, peak))
+    return math.pow(scarce, SCARCE_SHARE) * math.pow(ample, 1.0 - SCARCE_SHARE)

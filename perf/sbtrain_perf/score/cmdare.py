@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbtrain_perf.fitting.step_time import Network, network_of
+from sbtrain_perf.fitting.conformal import NORMAL_90
+from sbtrain_perf.fitting.parameter_server import Belief, ServedNetwork
+from sbtrain_perf.fitting.step_time import (
+    Network,
+    StepObservation,
+    fit_step_time,
+    network_of,
+)
+from sbtrain_perf.models.residual_network import recognise
 from sbtrain_perf.score.tables import ScoreError, Table, read_table
+
+OTHER_DAY_SD = 0.05  # of log step time between days and hosts: K80 1 %, P100 up to 17 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,7 @@ def read_cnns(fit_dir: Path, score_dir: Path) -> dict[str, Cnn]:
     return found
 
 
-def cnn_of(cnns: dict[str, Cnn], name: str) -> Cnn:
+def cnn_of(cnns: Mapping[str, Cnn], name: str) -> Cnn:
     """Raises ScoreError where models.csv has no line for the model."""
     try:
         return cnns[name]
@@ -90,3 +101,60 @@ def _mean_steps(table: Table, column: str, *, run: str) -> list[WorkerStep]:
         WorkerStep(gpu=gpu, model=model, run=run, step_s=sum(times) / len(times))
         for (gpu, model), times in samples.items()
     ]
+
+
+def served(cnns: Mapping[str, Cnn], name: str) -> ServedNetwork:
+    """What servers see of a network; its variables where the family is known."""
+    network = cnn_of(cnns, name).network
+    known = recognise(network.parameters, network.tensors)
+    return ServedNetwork(
+        name=name,
+        parameters=network.parameters,
+        tensors=network.tensors,
+        variables=known.variables if known else (),
+    )
+
+
+def log_steps(
+    pairs: Sequence[tuple[str, str]],
+    cnns: Mapping[str, Cnn],
+    fit_dir: Path,
+    score_dir: Path,
+) -> dict[tuple[str, str], Belief]:
+    """Log step time of one worker of each (network, GPU), from both folders' measurements.
+
+    A pair that nobody measured is placed by the step-time model, a GPU that nobody measured
+    by its published figures.
+    """
+    rows: list[WorkerStep] = []
+    for folder in (fit_dir, score_dir):
+        rows += [
+            row
+            for row in [*read_worker_steps(folder), *read_base_steps(folder)]
+            if row not in rows
+        ]
+    known: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        known.setdefault((row.model, row.gpu), []).append(math.log(row.step_s))
+    result = {}
+    missing = [pair for pair in pairs if pair not in known]
+    fit = fit_step_time([step_observation(row, cnns) for row in rows]) if missing else None
+    for pair in pairs:
+        if pair in known:
+            logs = known[pair]
+            mean = sum(logs) / len(logs)
+            sd = OTHER_DAY_SD / math.sqrt(len(logs))
+        else:
+            assert fit is not None
+            estimate = fit.predict(cnn_of(cnns, pair[0]).network, pair[1])
+            mean = math.log(estimate.value)
+            sd = math.log(estimate.high / estimate.low) / (2.0 * NORMAL_90)
+        result[pair] = Belief(mean=mean, sd=sd)
+    return result
+
+
+def step_observation(row: WorkerStep, cnns: Mapping[str, Cnn]) -> StepObservation:
+    cnn = cnn_of(cnns, row.model)
+    return StepObservation(
+        gpu=row.gpu, name=row.model, network=cnn.network, step_s=row.step_s, order=cnn.order
+    )

@@ -8,8 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sbtrain_perf.fitting.step_time import StepObservation, StepTimeFit, fit_step_time
-from sbtrain_perf.score.cmdare import Cnn, WorkerStep, cnn_of, read_cnns, read_worker_steps
+from sbtrain_perf.fitting.step_time import StepTimeFit, fit_step_time
+from sbtrain_perf.score.cmdare import (
+    Cnn,
+    WorkerStep,
+    cnn_of,
+    read_cnns,
+    read_worker_steps,
+    step_observation,
+)
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
 from sbtrain_perf.score.yardsticks import paper_models, relative_terms
@@ -33,7 +40,7 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[str, list[Point]]]:
     fitted, scored = read_worker_steps(fit_dir), read_worker_steps(score_dir)
     found = {row.gpu for row in scored}
     groups = [gpu for gpu in GROUPS if gpu in found] + sorted(found - set(GROUPS))
-    observations = [_observation(row, cnns) for row in fitted]
+    observations = [step_observation(row, cnns) for row in fitted]
     ours = {
         "ours": fit_step_time(observations),
         "ours-no-session": fit_step_time(observations, sessions=False),
@@ -46,13 +53,6 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[str, list[Point]]]:
         if len(same) >= FEWEST_ROWS:
             result[gpu] |= _yardsticks(same, rows, cnns)
     return result
-
-
-def _observation(row: WorkerStep, cnns: dict[str, Cnn]) -> StepObservation:
-    cnn = cnn_of(cnns, row.model)
-    return StepObservation(
-        gpu=row.gpu, name=row.model, network=cnn.network, step_s=row.step_s, order=cnn.order
-    )
 
 
 def _ours(fit: StepTimeFit, rows: Sequence[WorkerStep], cnns: dict[str, Cnn]) -> list[Point]:

@@ -1,0 +1,103 @@
+"""What a check returns, how folds are laid out on disk, and scores pooled over folds."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sbtrain_perf.score.scoring import GroupScore
+
+Cells = Mapping[str, str]
+Side = Callable[[Cells], str]  # "fit", "score", "both" or "neither"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of the table.
+
+    value is a mean error in per cent unless `what` says otherwise. bar None: shown for
+    comparison, nothing is asked. at_least: the value must reach the bar, not stay under it.
+    coverage90 is asked to lie in 0.85..0.95 where check_coverage is set.
+    """
+
+    what: str
+    value: float
+    bar: float | None = None
+    n: int = 0
+    yardstick: str = ""
+    coverage90: float | None = None
+    check_coverage: bool = True
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        if self.bar is None:
+            return True
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+    @property
+    def covered(self) -> bool:
+        if self.coverage90 is None or not self.check_coverage:
+            return True
+        return 0.85 <= self.coverage90 <= 0.95
+
+
+class CheckModule(Protocol):
+    def checks(self, data: Path, scratch: Path) -> list[Check]: ...
+
+
+def write_fold(
+    data: Path, folder: Path, files: Mapping[str, Side], *, whole: Sequence[str] = ()
+) -> tuple[Path, Path]:
+    """Lay out folder/fit and folder/score: each file's rows as its function says.
+
+    whole: files that both sides get in full (features).
+    """
+    sides = {side: folder / side for side in ("fit", "score")}
+    for name, side_of in {**files, **dict.fromkeys(whole, lambda _: "both")}.items():
+        source = data / name
+        with source.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            fields, rows = list(reader.fieldnames or ()), list(reader)
+        for side, target in sides.items():
+            kept = [row for row in rows if side_of(row) in (side, "both")]
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, fields)
+                writer.writeheader()
+                writer.writerows(kept)
+    return sides["fit"], sides["score"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooled:
+    """A model's mean error and coverage over all rows of all folds."""
+
+    n: int
+    mape: float
+    coverage90: float | None
+
+
+def pool(scores: Iterable[GroupScore], *, group: str, model: str = "ours") -> Pooled:
+    """Means weighted by rows; the scores are those of one group in several folds."""
+    kept = [s for s in scores if s.group == group and s.model == model]
+    rows = sum(score.n for score in kept)
+    covered = [score.coverage90 for score in kept]
+    return Pooled(
+        n=rows,
+        mape=sum((score.mape or 0.0) * score.n for score in kept) / rows,
+        coverage90=None
+        if None in covered
+        else sum((score.coverage90 or 0.0) * score.n for score in kept) / rows,
+    )
+
+
+def values(data: Path, name: str, column: str) -> list[str]:
+    """The distinct values of a column, in the file's order."""
+    with (data / name).open(encoding="utf-8", newline="") as file:
+        return list(dict.fromkeys(row[column] for row in csv.DictReader(file)))
