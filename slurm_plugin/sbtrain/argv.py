@@ -1,0 +1,278 @@
+"""The command line of sbtrain: what is sbatch's (kept verbatim and in order), what is ours
+(`--train-*`), and the script with its arguments.
+
+The grammar is sbatch's own: getopt_long, which takes a long option by an unambiguous
+prefix, its value after `=` or as the next word, bundles short options, and stops at the
+first word that is no option. The table is the union of Slurm 22.05 and 24.11, read off both
+programs. A long option that is not in it passes as it is, without a value of its own: a
+site's plugin may know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sbtrain_perf.errors import RequestError
+
+Takes = Literal["value", "maybe", "nothing"]
+
+TRAIN_PREFIX = "--train-"
+
+_VALUE = """account acctg-freq array autocomplete batch bb bbf begin chdir cluster
+cluster-constraint clusters comment constraint container container-id context core-spec
+cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq
+gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name
+kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu
+ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition power prefer
+priority profile qos reservation segment signal sockets-per-node switches tasks-per-node
+thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes
+wckey wrap"""
+_MAYBE = "exclusive get-user-env nice no-kill oom-kill-step propagate resv-ports"
+_NOTHING = """contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable
+quiet reboot requeue spread-job stepmgr test-only usage use-min-nodes verbose version wait"""
+
+LONG: Mapping[str, Takes] = {
+    **dict.fromkeys(_VALUE.split(), "value"),
+    **dict.fromkeys(_MAYBE.split(), "maybe"),
+    **dict.fromkeys(_NOTHING.split(), "nothing"),
+}
+SHORT: Mapping[str, str] = {
+    "A": "account",
+    "B": "extra-node-info",
+    "C": "constraint",
+    "D": "chdir",
+    "F": "nodefile",
+    "G": "gpus",
+    "H": "hold",
+    "J": "job-name",
+    "L": "licenses",
+    "M": "clusters",
+    "N": "nodes",
+    "O": "overcommit",
+    "Q": "quiet",
+    "S": "core-spec",
+    "V": "version",
+    "W": "wait",
+    "a": "array",
+    "b": "begin",
+    "c": "cpus-per-task",
+    "d": "dependency",
+    "e": "error",
+    "h": "help",
+    "i": "input",
+    "k": "no-kill",
+    "m": "distribution",
+    "n": "ntasks",
+    "o": "output",
+    "p": "partition",
+    "q": "qos",
+    "s": "oversubscribe",
+    "t": "time",
+    "v": "verbose",
+    "w": "nodelist",
+    "x": "exclude",
+}
+_ALIASES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One option as sbatch reads it: the long name, and its value if it has one."""
+
+    name: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Words split by getopt's rules.
+
+    words holds sbatch's words untouched; settings what they mean; train the words of our
+    own flags as (flag, value); rest what follows the last option.
+    """
+
+    words: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    train: tuple[tuple[str, str | None], ...]
+    rest: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """One call of sbtrain. script is None when it comes from standard input or --wrap."""
+
+    sbatch_words: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    train: tuple[tuple[str, str | None], ...]
+    script: str | None
+    script_args: tuple[str, ...]
+    wrap: str | None
+
+
+def split_command_line(argv: Sequence[str], train_flags: Mapping[str, bool]) -> CommandLine:
+    """Split the words after the program's name.
+
+    Args:
+        train_flags: our flags without their leading dashes, and whether each takes a value.
+
+    Raises:
+        RequestError: an option lacks its value, one of ours is unknown, or the line asks
+            for what sbtrain cannot do (several components, --wrap with a script).
+    """
+    split = split_words(argv, train_flags)
+    rest = split.rest
+    if rest and rest[0] == ":":
+        raise heterogeneous()
+    wrap = last_value(split.settings, "wrap")
+    if wrap is not None and rest:
+        raise RequestError(
+            "script arguments are not permitted with --wrap",
+            hint="give either --wrap or a script",
+        )
+    return CommandLine(
+        sbatch_words=split.words,
+        settings=split.settings,
+        train=split.train,
+        script=rest[0] if rest else None,
+        script_args=rest[1:],
+        wrap=wrap,
+    )
+
+
+def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
+    """Split words by getopt's rules, `+` mode. --wrap is read, not kept among words.
+
+    Raises:
+        RequestError: an option lacks its value, or one of ours is unknown.
+    """
+    words: list[str] = []
+    settings: list[Setting] = []
+    train: list[tuple[str, str | None]] = []
+    at = 0
+    while at < len(argv):
+        word = argv[at]
+        if word == "--":
+            at += 1
+            break
+        if not word.startswith("-") or word == "-":
+            break
+        following = argv[at + 1] if at + 1 < len(argv) else None
+        if word.startswith(TRAIN_PREFIX):
+            flag, taken = _train(word, following, train_flags)
+            train.append(flag)
+        else:
+            if word.startswith("--"):
+                found, taken = _long(word, following)
+            else:
+                found, taken = _bundle(word, following)
+            settings.extend(found)
+            if not any(setting.name == "wrap" for setting in found):
+                words.extend(argv[at : at + 1 + taken])
+        at += 1 + taken
+    return Words(
+        words=tuple(words),
+        settings=tuple(settings),
+        train=tuple(train),
+        rest=tuple(argv[at:]),
+    )
+
+
+def last_value(settings: Sequence[Setting], name: str) -> str | None:
+    """The value that counts: the last one given, or None where the option is absent."""
+    for setting in reversed(settings):
+        if setting.name == name:
+            return setting.value
+    return None
+
+
+def given(settings: Sequence[Setting], *names: str) -> bool:
+    return any(setting.name in names for setting in settings)
+
+
+def heterogeneous() -> RequestError:
+    return RequestError(
+        "heterogeneous jobs (several components, ':' or hetjob) cannot be planned",
+        hint="give one component: sbtrain places servers and workers in it itself; "
+        "or submit this one with sbatch",
+    )
+
+
+def resolve(name: str) -> tuple[str, Takes] | None:
+    """A long option's full name and what it takes; None when sbatch would not know it."""
+    if name in LONG:
+        return _ALIASES.get(name, name), LONG[name]
+    candidates = [full for full in LONG if full.startswith(name)]
+    if len(candidates) == 1:
+        return _ALIASES.get(candidates[0], candidates[0]), LONG[candidates[0]]
+    return None
+
+
+def _long(word: str, following: str | None) -> tuple[list[Setting], int]:
+    name, equals, text = word[2:].partition("=")
+    value = text if equals else None
+    known = resolve(name)
+    if known is None:
+        return [Setting(name=name, value=value)], 0
+    name, takes = known
+    if takes == "value" and value is None:
+        if following is None:
+            raise RequestError(
+                f"option --{name} requires an argument",
+                hint=f"write --{name}=VALUE",
+            )
+        return [Setting(name=name, value=following)], 1
+    return [Setting(name=name, value=value)], 0
+
+
+def _bundle(word: str, following: str | None) -> tuple[list[Setting], int]:
+    """`-HN4`: options without a value, then perhaps one with, attached or as next word."""
+    found: list[Setting] = []
+    for place, letter in enumerate(word[1:], start=1):
+        if letter not in SHORT:
+            found.append(Setting(name=letter))
+            continue
+        name = SHORT[letter]
+        attached = word[place + 1 :]
+        takes = LONG[name]
+        if takes == "nothing":
+            found.append(Setting(name=name))
+        elif takes == "maybe" or attached:
+            found.append(Setting(name=name, value=attached or None))
+            return found, 0
+        elif following is None:
+            raise RequestError(
+                f"option -{letter} requires an argument", hint=f"write --{name}=VALUE"
+            )
+        else:
+            found.append(Setting(name=name, value=following))
+            return found, 1
+    return found, 0
+
+
+def _train(
+    word: str, following: str | None, train_flags: Mapping[str, bool]
+) -> tuple[tuple[str, str | None], int]:
+    name, equals, text = word[2:].partition("=")
+    if name not in train_flags:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, train_flags, n=1)
+        raise RequestError(
+            f"unknown option --{name}",
+            hint=f"did you mean --{near[0]}?" if near else "sbtrain --help lists them",
+        )
+    if not train_flags[name]:
+        if equals:
+            raise RequestError(
+                f"option --{name} takes no value", hint=f"write --{name} alone"
+            )
+        return (name, None), 0
+    if equals:
+        return (name, text), 0
+    if following is None:
+        raise RequestError(f"option --{name} requires an argument", hint="sbtrain --help")
+    return (name, following), 1
