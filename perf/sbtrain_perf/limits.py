@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from dataclasses import dataclass
 
@@ -21,13 +23,12 @@ class NodeBounds:
     high: int
 
 
-def node_bounds(partition: Partition, job: Job, *, servers: int) -> NodeBounds:
-    """What the request, the partition and the layout leave: servers need a worker beside."""
+def node_bounds(partition: Partition, job: Job) -> NodeBounds:
+    """What the request and the partition leave. With servers, one more than they at least."""
     asked = job.request.nodes
     most = min(partition.nodes, partition.max_nodes_per_job)
     return NodeBounds(
-        low=max(asked.low, 1 + servers),
-        high=most if asked.high is None else min(asked.high, most),
+        low=max(asked.low, 1), high=most if asked.high is None else min(asked.high, most)
     )
 
 
@@ -38,7 +39,7 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
         return f"not the partition that was asked for ({request.partition})"
     if wants_gpus(request.sbatch_options) and partition.gpu is None:
         return "GPUs were asked for, it has none"
-    bounds = node_bounds(partition, job, servers=0)
+    bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
     size = request.data.total_bytes
@@ -50,40 +51,50 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
     return None
 
 
-def layout_refusal(
-    partition: Partition, job: Job, base: Base, *, layout: Layout, servers: int
-) -> str | None:
-    """Why a layout does not fit a partition that is fit otherwise; None when it does."""
-    if layout == "ps":
-        bounds = node_bounds(partition, job, servers=servers)
-        if bounds.low > bounds.high:
-            return f"{count(servers, 'server')} and a worker need {servers + 1} nodes"
-    return _memory_refusal(partition, job, base, layout=layout, servers=servers)
+def worker_refusal(partition: Partition, job: Job, base: Base, *, layout: Layout) -> str | None:
+    """Why a worker does not fit a node; None when it does, or the network is not known.
 
-
-def _memory_refusal(
-    partition: Partition, job: Job, base: Base, *, layout: Layout, servers: int
-) -> str | None:
-    """Checked only where the network is known: weights, gradients, Adam's moments."""
+    Weights, gradients and Adam's moments; under parameter servers the first two.
+    """
     if not job.parameters_known:
         return None
-    whole = base.unknown_model.memory_parameter_bytes.value * job.parameters
+    share = 1.0 if layout == "allreduce" else 0.5
+    weights = share * _weights_bytes(job, base)
     activations = (job.request.model.activation_bytes_per_sample or 0) * float(
         job.request.batch_per_worker
     )
-    on_worker = whole if layout == "allreduce" else whole / 2  # weights and gradients
-    node_gib = partition.memory_gib_per_node
     if partition.gpu is not None:
-        needed = (on_worker + activations / partition.gpus_per_node) / _GIB
+        needed = (weights + activations / partition.gpus_per_node) / _GIB
         if needed > partition.gpu.memory_gib:
             return f"{needed:.3g} GiB a GPU, it has {partition.gpu.memory_gib:.3g}"
     else:
-        needed = (on_worker + activations) / _GIB
-        if needed > node_gib:
-            return f"{needed:.3g} GiB a worker, a node has {node_gib:.3g}"
-    if servers and whole / servers / _GIB > node_gib:
-        return f"{whole / servers / _GIB:.3g} GiB a server, a node has {node_gib:.3g}"
+        needed = (weights + activations) / _GIB
+        if needed > partition.memory_gib_per_node:
+            return f"{needed:.3g} GiB a worker, a node has {partition.memory_gib_per_node:.3g}"
     return None
+
+
+def fewest_servers(partition: Partition, job: Job, base: Base) -> int:
+    """Servers among which the network's weights and moments fit; 1 where not known."""
+    if not job.parameters_known:
+        return 1
+    return math.ceil(_weights_bytes(job, base) / _GIB / partition.memory_gib_per_node)
+
+
+def servers_refusal(
+    partition: Partition, job: Job, base: Base, *, servers: int, most_nodes: int
+) -> str | None:
+    """Why so many servers do not do; None when they do."""
+    if servers + 1 > most_nodes:
+        return f"{count(servers, 'server')} and a worker need {servers + 1} nodes"
+    if servers < fewest_servers(partition, job, base):
+        needed = _weights_bytes(job, base) / servers / _GIB
+        return f"{needed:.3g} GiB a server, a node has {partition.memory_gib_per_node:.3g}"
+    return None
+
+
+def _weights_bytes(job: Job, base: Base) -> float:
+    return base.unknown_model.memory_parameter_bytes.value * job.parameters
 
 
 _GPU_OPTION = re.compile(
@@ -94,7 +105,7 @@ _GPU_FLAGS = {"-G", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-
 
 def wants_gpus(sbatch_options: tuple[str, ...]) -> bool:
     """Whether the user's own sbatch options ask for GPUs."""
-    for option, value in zip(sbatch_options, (*sbatch_options[1:], ""), strict=True):
+    for option, value in itertools.pairwise((*sbatch_options, "")):
         if _GPU_OPTION.match(option) or option in _GPU_FLAGS:
             return True
         if option == "--gres" and re.match(r"(.*,)?(gres/)?gpu\b", value):

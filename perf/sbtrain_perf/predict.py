@@ -44,6 +44,33 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.partition)
 
+    @classmethod
+    def single(cls, partition: int, *, nodes: int, servers: int) -> Candidates:
+        return cls(
+            partition=np.array([partition]),
+            servers=np.array([servers]),
+            low=np.array([nodes]),
+            high=np.array([nodes]),
+        )
+
+    def key(self, at: int) -> tuple[int, int, int]:
+        """Partition index, servers and (fewest) nodes of one candidate."""
+        return int(self.partition[at]), int(self.servers[at]), int(self.low[at])
+
+    def joined(self, other: Candidates) -> Candidates:
+        return Candidates(
+            partition=np.concatenate((self.partition, other.partition)),
+            servers=np.concatenate((self.servers, other.servers)),
+            low=np.concatenate((self.low, other.low)),
+            high=np.concatenate((self.high, other.high)),
+        )
+
+    def first_rows(self) -> Candidates:
+        """The fewest nodes of each range."""
+        return Candidates(
+            partition=self.partition, servers=self.servers, low=self.low, high=self.low
+        )
+
     def take(self, which: Integers | NDArray[np.bool_]) -> Candidates:
         """The candidates that an index array or a mask chooses."""
         return Candidates(
@@ -146,6 +173,7 @@ class Predictor:
         ends = np.isfinite(ended)
         held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
         node_hours = nodes * held / 3600.0
+        price = terms.price[at]
         queue = terms.queue_s[at]
         return Forecast(
             queue_s=queue,
@@ -160,7 +188,7 @@ class Predictor:
             lost_s=ended - run,
             total_s=queue + ended,
             node_hours=node_hours,
-            cost=node_hours * terms.price[at],
+            cost=np.where(price > 0.0, node_hours, 0.0) * price,
         )
 
     def _step_s(self, candidates: Candidates) -> Floats:

@@ -7,6 +7,7 @@ predicted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 FEW_ROWS = 20_000  # so many are predicted at once rather than bounded
+_GROWTH = 4
 _PIECES = 8
+_PROMISING = 1000  # ranges of least bound whose first rows are predicted in each round
+_PROMISING_SHARE = 20
 _SLACK = 1.0 + 1e-9  # a bound and the value it bounds may round apart
 
 
@@ -62,16 +66,12 @@ def best_of_groups(
         Rows and their values. A group none of whose rows will do is left out.
     """
     best = np.full(int(groups.max(initial=-1)) + 1, np.inf)
-    ranges, groups = _split(lanes, groups, _doubling)
+    ranges, groups = _split(lanes, groups, _growing)
     while len(ranges):
-        ends = Candidates(
-            partition=ranges.partition,
-            servers=ranges.servers,
-            low=ranges.low,
-            high=ranges.low,
-        )
-        np.minimum.at(best, groups, value(ends))
         bounds = value(ranges)
+        promising = _least(bounds, max(_PROMISING, len(ranges) // _PROMISING_SHARE))
+        ends = ranges.take(promising).first_rows()
+        np.minimum.at(best, groups[promising], value(ends))
         reach = np.partition(best, most - 1)[most - 1] if len(best) > most else np.inf
         reach = np.minimum(best[groups], reach) * _SLACK
         may_win = np.isfinite(bounds) & (bounds <= reach)
@@ -93,12 +93,19 @@ def _best_rows(
     return rows.take(chosen), values[chosen]
 
 
-def _doubling(lanes: Candidates) -> tuple[Integers, Integers]:
-    """low..2 low - 1, 2 low..4 low - 1 and so on: as many as the widest lane needs."""
+def _least(values: Floats, most: int) -> Integers:
+    """Where the `most` least values are."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    return np.argpartition(values, most)[:most]
+
+
+def _growing(lanes: Candidates) -> tuple[Integers, Integers]:
+    """low..4 low - 1, 4 low..16 low - 1 and so on: as many as the widest lane needs."""
     ratio = float(np.max(lanes.high / lanes.low, initial=1.0))
-    powers = 2 ** np.arange(int(np.log2(ratio)) + 1)
+    powers = _GROWTH ** np.arange(int(math.log(ratio, _GROWTH)) + 1)
     lows = lanes.low[:, None] * powers
-    return lows, np.minimum(2 * lows - 1, lanes.high[:, None])
+    return lows, np.minimum(_GROWTH * lows - 1, lanes.high[:, None])
 
 
 def _evenly(lanes: Candidates) -> tuple[Integers, Integers]:

@@ -17,14 +17,17 @@ def duration(seconds: float) -> str:
         ("h", "min", 3600, 60),
         ("min", "s", 60, 1),
     ):
-        if whole >= in_large:
-            first, rest = divmod(round(whole / in_small) * in_small, in_large)
+        rounded = round(whole / in_small) * in_small
+        if rounded >= in_large:
+            first, rest = divmod(rounded, in_large)
             return f"{first} {large}" + (f" {rest // in_small} {small}" if rest else "")
     return f"{whole} s"
 
 
 def amount(value: float) -> str:
-    """Three digits, never an exponent below a billion: `0.0012`, `3.42`, `1,250`."""
+    """Three digits, an exponent from ten million on: `0.0012`, `3.42`, `1,250`, `2.1e+08`."""
+    if value >= 1e7:
+        return f"{value:.2g}"
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1g}"
@@ -38,3 +41,18 @@ def ratio(value: float) -> str:
 
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def brief_duration(seconds: float) -> str:
+    """At most 5 characters, for columns: `0.4s`, `42s`, `3.1m`, `12h`, `3.2d`."""
+    if not math.isfinite(seconds):
+        return "never"
+    for unit, length, most in (("s", 1.0, 99.5), ("m", 60.0, 99.5), ("h", 3600.0, 99.5)):
+        if seconds / length < most:
+            return _brief(seconds / length) + unit
+    days = seconds / 86_400.0
+    return (_brief(days) if days < 999.5 else f"{days:.0e}".replace("e+0", "e").replace("+", "")) + "d"
+
+
+def _brief(value: float) -> str:
+    return "0" if value < 0.05 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"

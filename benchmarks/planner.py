@@ -1,0 +1,103 @@
+"""CPU time of one plan at 10,000 nodes and 1,000 partitions, in a fresh process.
+
+What is timed: user and system time of a Python that imports the planner (numpy included),
+loads the shipped coefficients and plans one request; median of 5, the file cache warm. Two
+clusters: partitions of like hardware, and partitions that all differ (GPU, cores, network,
+scratch, price, preemption, limits). All partitions hold all 10,000 nodes, as overlapping
+Slurm partitions do: 170 million candidates. The yardstick in the same run is a Python that
+imports numpy alone.
+
+Prints a table, writes build/bench-planner.json, exits 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+BAR_MS = 300.0
+RUNS = 5
+
+PLAN = """
+import random, sys
+from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.planner import plan_request
+from sbtrain_perf.request import (
+    ClusterShape, DataSet, GpuType, ModelShape, Objective, Partition, Request)
+
+r = random.Random(1)
+differ, kind = sys.argv[1] == "different", sys.argv[2]
+
+def partition(i):
+    if not differ:
+        return Partition(name=f"p{i}", nodes=10_000, max_nodes_per_job=10_000,
+            cores_per_node=32, memory_gib_per_node=256, scratch_path="/local/%n",
+            price_per_node_hour=1.0)
+    gpu = GpuType(name=f"g{i}", peak_tflops=r.uniform(4, 60), memory_gib=80,
+        memory_bytes_s=r.uniform(2e11, 2e12))
+    return Partition(name=f"p{i}", nodes=10_000, max_nodes_per_job=10_000,
+        cores_per_node=r.randint(8, 128), memory_gib_per_node=256, gpu=gpu,
+        gpus_per_node=r.randint(1, 8), price_per_node_hour=r.uniform(0.5, 5),
+        preemptible=r.random() < 0.5, mean_time_to_preemption_s=r.uniform(1e4, 1e6),
+        grace_s=r.choice([0, 60]), max_time_s=r.uniform(1e4, 1e6),
+        network_bytes_s=r.uniform(1e9, 5e10), scratch_path="/local/%n",
+        scratch_bytes_s=r.uniform(3e8, 3e9))
+
+shape = ClusterShape(name="big", source="benchmark", shared_bytes_s=1e12,
+    shared_client_bytes_s=1e10, partitions=tuple(partition(i) for i in range(1000)))
+request = Request(script="train.py", workload="imagenet", epochs=90, batch_per_worker=256,
+    data=DataSet(paths=("/data",), total_bytes=150 * 10**9, samples=1_281_167),
+    model=ModelShape(parameters=25_000_000, tensors=160), resumable=True,
+    objective=Objective(kind=kind, deadline_s=20_000.0 if kind == "deadline" else None))
+waits = {f"p{i}": float(i % 7) * 60 for i in range(1000)}
+decision = plan_request(request, shape, load_coefficients(), run_id="r", run_dir="/r",
+    queue_waits=waits)
+assert decision.chosen is not None
+assert decision.considered > 160_000_000
+"""
+
+
+def cpu_ms(code: str, *arguments: str) -> float:
+    """User and system time of a fresh interpreter that runs the code; median of RUNS."""
+    times = []
+    for _ in range(RUNS + 1):
+        process = subprocess.Popen([sys.executable, "-c", code, *arguments])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"the timed program failed with {process.returncode}")
+        times.append((usage.ru_utime + usage.ru_stime) * 1000)
+    return statistics.median(times[1:])  # the first one warms the file cache
+
+
+def main() -> int:
+    numpy_ms = cpu_ms("import numpy")
+    rows = []
+    for cluster in ("alike", "different"):
+        for kind in ("time", "cost", "deadline"):
+            value = cpu_ms(PLAN, cluster, kind)
+            rows.append(
+                {
+                    "what": f"plan CPU ms: 10,000 nodes, 1,000 partitions {cluster}, {kind}",
+                    "yardstick": f"import numpy {numpy_ms:.0f} ms",
+                    "value": round(value, 1),
+                    "bar": BAR_MS,
+                    "met": value <= BAR_MS,
+                }
+            )
+    print(f"{'what':58} {'yardstick':>20} {'value':>8} {'bar':>8}  met")
+    for row in rows:
+        met = "yes" if row["met"] else "NO"
+        print(f"{row['what']:58} {row['yardstick']:>20} {row['value']:8} {row['bar']:8}  {met}")
+    build = Path(__file__).resolve().parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    (build / "bench-planner.json").write_text(json.dumps(rows, indent=2) + "\n")
+    return 0 if all(row["met"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

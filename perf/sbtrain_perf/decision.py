@@ -1,0 +1,137 @@
+"""What the planner decided: the plan, the rows it weighed, and what it says of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sbtrain_perf.request import Layout, Objective, Plan, Prediction
+from sbtrain_perf.wording import amount, count, duration, ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One candidate. nodes is 0 where a partition was refused before nodes were counted.
+
+    prediction is None where the candidate was refused outright or would never end.
+    rejected says why; None for the chosen row alone.
+    """
+
+    partition: str
+    nodes: int
+    layout: Layout
+    servers: int
+    workers: int
+    prediction: Prediction | None
+    rejected: str | None
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Rows that were weighed but are not listed one by one."""
+
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """chosen is None where no row will do; refusal then says so in one sentence.
+
+    considered: all candidates, listed in rows or counted in rest. notes: what the user
+    should know beside the choice.
+    """
+
+    chosen: Plan | None
+    rows: tuple[Row, ...]
+    objective: Objective
+    considered: int
+    rest: tuple[Rest, ...] = ()
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def setup(row: Row) -> str:
+    """`4 nodes of spot with 1 parameter server`."""
+    way = "all-reduce" if row.layout == "allreduce" else count(row.servers, "parameter server")
+    return f"{count(row.nodes, 'node')} of {row.partition} with {way}"
+
+
+def measure(prediction: Prediction, objective: Objective, *, priced: bool) -> float:
+    """What the objective minimises; for a deadline, of rows that keep it."""
+    if objective.kind == "time":
+        return prediction.total_s
+    if objective.kind == "node-hours" or not priced:
+        return prediction.node_hours
+    return prediction.cost
+
+
+def in_words(
+    prediction: Prediction, objective: Objective, *, priced: bool, currency: str
+) -> str:
+    value = measure(prediction, objective, priced=priced)
+    if objective.kind == "time":
+        return duration(value)
+    if objective.kind == "node-hours" or not priced:
+        return f"{amount(value)} node-hours"
+    return f"{amount(value)} {currency}"
+
+
+_MORE = {"time": "{} x as long", "cost": "{} x the cost", "node-hours": "{} x the node-hours"}
+
+
+def why_not(
+    prediction: Prediction,
+    best: Prediction | None,
+    objective: Objective,
+    *,
+    nodes: int,
+    best_nodes: int,
+    priced: bool,
+) -> str:
+    """Why a row that ends was not taken. best: the chosen row's, None where none was."""
+    deadline_s = objective.deadline_s or math.inf
+    if objective.kind == "deadline" and prediction.total_s > deadline_s:
+        return f"misses the deadline by {duration(prediction.total_s - deadline_s)}"
+    if best is None:
+        return "will not do"
+    value = measure(prediction, objective, priced=priced)
+    least = measure(best, objective, priced=priced)
+    if value <= least * (1 + 1e-9):
+        if nodes > best_nodes:
+            return "no better, with more nodes"
+        return "no better; listed later"
+    kind = objective.kind if objective.kind != "deadline" else "cost"
+    if kind == "cost" and not priced:
+        kind = "node-hours"
+    if least <= 0:
+        return f"costs {amount(value)}, the chosen row nothing"
+    more = value / least
+    if more < 1.005:
+        return "longer by less than 1 %" if kind == "time" else "dearer by less than 1 %"
+    return _MORE[kind].format(ratio(more))
+
+
+def dominant_in_words(prediction: Prediction) -> str:
+    """The term that takes most of the time, and its share."""
+    seconds = {
+        "queue": prediction.queue_s,
+        "stage": prediction.stage_s,
+        "start": prediction.start_s,
+        "step": prediction.steps * prediction.step_s,
+        "checkpoint": prediction.checkpoints * prediction.checkpoint_s,
+        "lost": prediction.lost_s,
+    }[prediction.dominant]
+    share = seconds / prediction.total_s if prediction.total_s > 0 else 0.0
+    return f"{TERMS[prediction.dominant]} {share:.0%} of the time"
+
+
+TERMS = {
+    "queue": "waiting in the queue is",
+    "stage": "staging the data is",
+    "start": "start-up is",
+    "step": "training steps are",
+    "checkpoint": "checkpoints are",
+    "lost": "interruptions are",
+}

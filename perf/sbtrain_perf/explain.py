@@ -1,0 +1,179 @@
+"""Decisions as a table of at most 100 columns, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from sbtrain_perf.codec import encode
+from sbtrain_perf.decision import Decision, Row, measure
+from sbtrain_perf.request import ClusterShape, Plan, Prediction
+from sbtrain_perf.wording import amount, brief_duration, count, duration, ratio
+
+WIDTH = 100
+_NAMED = 3  # so many partitions of a group are named
+_REASON = 16  # columns left for a reason in a row's own line
+
+_FORMAT = "{:1} {:12} {:>6} {:9} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>9} {}"
+_HEAD = (
+    *("", "partition", "nodes", "layout", "queue", "stage", "start"),
+    *("steps", "saves", "lost", "total"),
+)
+
+
+def plan_table(decision: Decision, shape: ClusterShape) -> str:
+    """What was weighed and why: the best row of each partition and layout line by line,
+    the chosen one marked with `>`, the others grouped with their reasons."""
+    priced = _priced(decision)
+    currency = shape.currency if priced else "node-h"
+    lines = [
+        f"cluster {shape.name}: {count(decision.considered, 'candidate')}, objective "
+        f"{_objective(decision)}",
+        "",
+    ]
+    shown = _first_of_pairs(decision.rows)
+    if shown:
+        lines.append(_FORMAT.format(*_HEAD, currency[:9], "why not").rstrip())
+        lines += [line for row in shown for line in _row_lines(row, priced=priced)]
+        lines.append("")
+    groups = [*_more_rows(decision, shown, priced=priced), *_refused(decision.rows)]
+    groups += [f"{count(rest.rows, 'row')} not listed: {rest.reason}" for rest in decision.rest]
+    if groups:
+        lines += [wrapped for group in groups for wrapped in _wrap(group, indent="  ")] + [""]
+    if decision.chosen is None:
+        lines += _wrap(f"No plan: {decision.refusal}")
+    else:
+        lines += _wrap(f"Chosen: {decision.chosen.reason}.")
+        lines += _wrap(f"Predicted: {_terms(decision.chosen, shape)}.")
+    for note in decision.notes:
+        lines += _wrap(f"Note: {note}.")
+    return "\n".join(lines) + "\n"
+
+
+def plan_json(decision: Decision, shape: ClusterShape) -> str:
+    """The whole decision as JSON: cluster, site, objective, chosen (a plan or null), rows,
+    considered, rest, notes, refusal."""
+    data = {"cluster": shape.name, "site": shape.source, "currency": shape.currency}
+    return json.dumps({**data, **encode(decision)}, indent=2) + "\n"
+
+
+def _priced(decision: Decision) -> bool:
+    return any(row.prediction.cost > 0 for row in decision.rows if row.prediction)
+
+
+def _objective(decision: Decision) -> str:
+    objective = decision.objective
+    if objective.kind == "deadline":
+        return f"cheapest within {duration(objective.deadline_s or 0.0)}"
+    return objective.kind
+
+
+def _first_of_pairs(rows: Sequence[Row]) -> list[Row]:
+    """Rows come best first: the first of each partition and layout is its best."""
+    first: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row.nodes:
+            first.setdefault((row.partition, row.layout), row)
+    return list(first.values())
+
+
+def _row_lines(row: Row, *, priced: bool) -> Iterator[str]:
+    layout = f"ps:{row.servers}" if row.servers else "allreduce"
+    head = (">" if row.chosen else "", _cut(row.partition, 12), f"{row.nodes:,}", layout)
+    reason = "chosen" if row.chosen else row.rejected or ""
+    prediction = row.prediction
+    numbers = ["-"] * 8
+    if prediction is not None:
+        seconds = [*_seconds(prediction).values(), prediction.total_s]
+        price = amount(prediction.cost if priced else prediction.node_hours)
+        numbers = [*map(brief_duration, seconds), price]
+    inline, below = (reason, "") if len(reason) <= _REASON else ("", reason)
+    yield _FORMAT.format(*head, *numbers, inline).rstrip()
+    if below:
+        yield from _wrap(below, indent=" " * 17)
+
+
+def _seconds(prediction: Prediction) -> dict[str, float]:
+    """The terms of the total, in the order in which they pass."""
+    return {
+        "queue": prediction.queue_s,
+        "staging": prediction.stage_s,
+        "start-up": prediction.start_s,
+        "steps": prediction.steps * prediction.step_s,
+        "checkpoints": prediction.checkpoints * prediction.checkpoint_s,
+        "interruptions": prediction.lost_s,
+    }
+
+
+def _terms(plan: Plan, shape: ClusterShape) -> str:
+    prediction = plan.prediction
+    parts = [
+        f"{name} {duration(seconds)}"
+        for name, seconds in _seconds(prediction).items()
+        if seconds >= 0.05
+    ]
+    samples = plan.batch_per_worker * (1 if plan.servers else plan.workers)
+    steps = (
+        f"{count(prediction.steps, 'step')} of {duration(prediction.step_s)} on "
+        f"{count(samples, 'sample')} each"
+    )
+    text = f"{duration(prediction.total_s)} = {' + '.join(parts)} ({steps}); "
+    hours = f"{amount(prediction.node_hours)} node-hours"
+    if prediction.cost > 0:
+        return f"{text}{hours}, {amount(prediction.cost)} {shape.currency}"
+    return text + hours
+
+
+def _more_rows(decision: Decision, shown: Sequence[Row], *, priced: bool) -> Iterator[str]:
+    """The other rows of each listed partition and layout, in one line each."""
+    best = next((row.prediction for row in decision.rows if row.chosen), None)
+    for first in shown:
+        pair = (first.partition, first.layout)
+        others = [
+            row
+            for row in decision.rows
+            if (row.partition, row.layout) == pair and row is not first and row.nodes
+        ]
+        if not others:
+            continue
+        values = [
+            measure(row.prediction, decision.objective, priced=priced)
+            for row in others
+            if row.prediction is not None
+        ]
+        way = "all-reduce" if first.layout == "allreduce" else "parameter servers"
+        text = f"{count(len(others), 'more row')} of {first.partition} with {way}"
+        least = measure(best, decision.objective, priced=priced) if best else 0.0
+        if len(values) < len(others):
+            text += f", {len(others) - len(values)} of which never end"
+        if values and least > 0:
+            low, high = ratio(min(values) / least), ratio(max(values) / least)
+            text += f": {low} to {high} x the chosen row" if low != high else f": {low} x"
+        yield text
+
+
+def _refused(rows: Sequence[Row]) -> Iterator[str]:
+    """Partitions that were refused outright, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.nodes and row.rejected:
+            layout = "" if row.layout == "allreduce" else " (parameter servers)"
+            reasons.setdefault(row.rejected, []).append(row.partition + layout)
+    for reason, names in reasons.items():
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        yield f"not {', '.join(names[:_NAMED])}{more}: {reason}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _wrap(text: str, *, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+    )

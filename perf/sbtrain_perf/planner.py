@@ -1,0 +1,260 @@
+"""Chooses partition, layout and nodes: every candidate is weighed, exactly.
+
+The objective's least row wins; among equals the one with the fewest nodes. Work is given by
+epochs (all-reduce on n nodes takes epochs * samples / (n * batch) steps; servers apply
+epochs * samples / batch updates) or by steps, which then are the same for every row: more
+nodes train on more samples, not faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sbtrain_perf.coefficients import Coefficients
+from sbtrain_perf.decision import Decision, Rest, Row, why_not
+from sbtrain_perf.errors import PlanError
+from sbtrain_perf.limits import node_bounds
+from sbtrain_perf.predict import Candidates, Forecast
+from sbtrain_perf.reasons import choice_reason, notes, refusal, why_never
+from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request, Role
+from sbtrain_perf.search import count_rows, expand
+from sbtrain_perf.weighing import Weighing, layout_of, refused_row
+from sbtrain_perf.wording import count
+
+LISTED_ROWS = 400  # up to so many candidates are all listed
+LISTED_PAIRS = 12  # past that, the best row of so many pairs of partition and layout
+
+
+def plan_request(
+    request: Request,
+    shape: ClusterShape,
+    coefficients: Coefficients,
+    *,
+    run_id: str,
+    run_dir: str,
+    queue_waits: Mapping[str, float] | None = None,
+) -> Decision:
+    """Decide where and how a request runs.
+
+    Args:
+        queue_waits: seconds that a job would wait now, by partition; 0 where not given.
+
+    Raises:
+        PlanError: the request does not say enough to predict anything. A request that no
+            row satisfies is not an error here: `chosen` is None and `refusal` says why.
+    """
+    weighing = Weighing(request, shape, coefficients, queue_waits or {})
+    choice = _choose(weighing)
+    total = count_rows(weighing.lanes)
+    candidates = weighing.in_order(_listed(weighing, choice, total))
+    forecast = weighing.predictor.forecast(candidates)
+    rows = _rows(weighing, choice, candidates, forecast)
+    rows.sort(key=lambda row: not row.chosen)
+    plan = None
+    if choice is not None:
+        reason = choice_reason(rows, weighing, shape.currency)
+        plan = _plan(weighing, choice, shape, coefficients, reason, run_id, run_dir)
+    unlisted = total - len(rows)
+    return Decision(
+        chosen=plan,
+        rows=(*rows, *weighing.refused),
+        objective=request.objective,
+        considered=total + len(weighing.refused),
+        rest=(Rest(rows=unlisted, reason=_rest_reason(choice)),) if unlisted else (),
+        notes=notes(weighing, plan, shape),
+        refusal="" if plan else refusal(rows, weighing, shape),
+    )
+
+
+def examine(
+    request: Request,
+    shape: ClusterShape,
+    coefficients: Coefficients,
+    *,
+    partition: str,
+    nodes: int,
+    servers: int,
+    queue_waits: Mapping[str, float] | None = None,
+) -> Row:
+    """One candidate and why it was not chosen, whether Decision.rows lists it or not.
+
+    Args:
+        servers: 0 for all-reduce.
+
+    Raises:
+        PlanError: the cluster has no such partition, or as for plan_request.
+    """
+    weighing = Weighing(request, shape, coefficients, queue_waits or {})
+    names = [p.name for p in weighing.fit]
+    if partition not in names:
+        for row in weighing.refused:
+            if row.partition == partition and row.rejected:
+                return refused_row(partition, row.rejected, nodes=nodes, servers=servers)
+        raise PlanError(
+            f"{shape.name} has no partition {partition!r}",
+            hint="it has " + ", ".join(p.name for p in shape.partitions[:10]),
+        )
+    at = names.index(partition)
+    reason = weighing.refusal(weighing.fit[at], servers)
+    bounds = node_bounds(weighing.fit[at], weighing.job)
+    if not max(bounds.low, servers + 1) <= nodes <= bounds.high:
+        allowed = f"{max(bounds.low, servers + 1)} to {count(bounds.high, 'node')}"
+        reason = reason or f"{allowed} are allowed"
+    if reason:
+        return refused_row(partition, reason, nodes=nodes, servers=servers)
+    one = Candidates.single(at, nodes=nodes, servers=servers)
+    return _rows(weighing, _choose(weighing), one, weighing.predictor.forecast(one))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The best row, and the best of each of the next best pairs behind it."""
+
+    best: Candidates
+    prediction: Prediction
+    interval_s: float
+
+
+def _choose(weighing: Weighing) -> _Choice | None:
+    best = weighing.best(most=LISTED_PAIRS)
+    if not len(best):
+        return None
+    forecast = weighing.predictor.forecast(best)
+    return _Choice(
+        best=best,
+        prediction=forecast.prediction(0),
+        interval_s=float(forecast.interval_s[0]),
+    )
+
+
+def _listed(weighing: Weighing, choice: _Choice | None, total: int) -> Candidates:
+    if total <= LISTED_ROWS:
+        return expand(weighing.lanes)[0]
+    if choice is not None:
+        return choice.best.joined(weighing.neighbours(choice.best.take(np.array([0]))))
+    fastest = weighing.fastest()
+    if len(fastest):
+        return fastest
+    return weighing.lanes.take(np.arange(len(weighing.lanes))[:LISTED_PAIRS]).first_rows()
+
+
+def _rest_reason(choice: _Choice | None) -> str:
+    if choice is None:
+        return "will not do either"
+    if len(choice.best) < LISTED_PAIRS:
+        return "no better than the best row of the same partition and layout above"
+    return f"no better than the best rows of the {LISTED_PAIRS} best pairs above"
+
+
+def _rows(
+    weighing: Weighing, choice: _Choice | None, candidates: Candidates, forecast: Forecast
+) -> list[Row]:
+    saturation = weighing.saturation(candidates)
+    rows = []
+    for at in range(len(candidates)):
+        partition, servers, nodes = candidates.key(at)
+        prediction = None
+        if math.isfinite(forecast.total_s[at]):
+            prediction = forecast.prediction(at)
+        chosen = choice is not None and candidates.key(at) == choice.best.key(0)
+        rejected = None
+        if not chosen:
+            rejected = _why_not(weighing, choice, candidates, forecast, at, prediction)
+            if nodes - servers > saturation[at]:
+                workers = count(max(int(saturation[at]), 1), "worker")
+                rejected += f"; the servers saturate at {workers}"
+        rows.append(
+            Row(
+                partition=weighing.fit[partition].name,
+                nodes=nodes,
+                layout=layout_of(servers),
+                servers=servers,
+                workers=nodes - servers,
+                prediction=prediction,
+                rejected=rejected,
+                chosen=chosen,
+            )
+        )
+    return rows
+
+
+def _why_not(
+    weighing: Weighing,
+    choice: _Choice | None,
+    candidates: Candidates,
+    forecast: Forecast,
+    at: int,
+    prediction: Prediction | None,
+) -> str:
+    if prediction is None:
+        return why_never(weighing, candidates, forecast, at)
+    return why_not(
+        prediction,
+        choice.prediction if choice else None,
+        weighing.objective,
+        nodes=candidates.key(at)[2],
+        best_nodes=choice.best.key(0)[2] if choice else 0,
+        priced=weighing.priced,
+    )
+
+
+def _plan(
+    weighing: Weighing,
+    choice: _Choice,
+    shape: ClusterShape,
+    coefficients: Coefficients,
+    reason: str,
+    run_id: str,
+    run_dir: str,
+) -> Plan:
+    request = weighing.request
+    at, servers, nodes = choice.best.key(0)
+    partition: Partition = weighing.fit[at]
+    return Plan(
+        run_id=run_id,
+        run_dir=run_dir,
+        workload=request.workload,
+        script=request.script,
+        script_args=request.script_args,
+        cluster=shape.name,
+        partition=partition.name,
+        layout=layout_of(servers),
+        nodes=nodes,
+        workers=nodes - servers,
+        servers=servers,
+        gpus_per_node=partition.gpus_per_node,
+        cores_per_node=partition.cores_per_node,
+        roles=roles_of(nodes=nodes, servers=servers),
+        steps=choice.prediction.steps,
+        batch_per_worker=request.batch_per_worker,
+        data=request.data,
+        scratch_path=partition.scratch_path,
+        checkpoint_dir=request.checkpoint_dir or f"{run_dir}/checkpoints",
+        checkpoint_interval_s=choice.interval_s,
+        resumable=request.resumable,
+        preemption_signal=shape.preemption_signal,
+        grace_s=partition.grace_s,
+        max_requeues=shape.max_requeues,
+        mpi_plugin=shape.mpi_plugin,
+        prediction=choice.prediction,
+        coefficients=coefficients.label,
+        reason=reason,
+        sbatch_options=request.sbatch_options,
+        basis=weighing.finder.basis(partition),
+    )
+
+
+def roles_of(*, nodes: int, servers: int) -> tuple[Role, ...]:
+    """Who runs where, by rank. All-reduce (0 servers): worker i on node i. Parameter
+    servers: the chief beside server 0 on node 0, server i on node i, then the workers."""
+    workers = tuple(
+        Role(name="worker", index=node - servers, node=node) for node in range(servers, nodes)
+    )
+    if not servers:
+        return workers
+    served = tuple(Role(name="ps", index=node, node=node) for node in range(servers))
+    return (Role(name="chief", index=0, node=0), *served, *workers)

@@ -1,0 +1,129 @@
+"""Why a plan was chosen, why a candidate never ends, and what the user should know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sbtrain_perf.decision import Row, dominant_in_words, in_words, measure, setup
+from sbtrain_perf.request import ClusterShape, Plan
+from sbtrain_perf.wording import count, duration, ratio
+
+if TYPE_CHECKING:
+    from sbtrain_perf.predict import Candidates, Forecast
+    from sbtrain_perf.weighing import Weighing
+
+_BEST = {
+    "time": "shortest predicted time",
+    "cost": "least predicted cost",
+    "node-hours": "fewest predicted node-hours",
+    "deadline": "cheapest within the deadline",
+}
+
+
+def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str:
+    """One sentence: what was chosen, which term dominates, what the runner-up costs.
+
+    The runner-up is the best row of another partition or layout; where there is none, of
+    another node count. rows: best first.
+    """
+    best = rows[0]
+    if best.prediction is None:
+        return ""
+    objective, priced = weighing.objective, weighing.priced
+    value = in_words(best.prediction, objective, priced=priced, currency=currency)
+    text = (
+        f"{_BEST[objective.kind]}, {value}, on {setup(best)}; "
+        f"{dominant_in_words(best.prediction)}"
+    )
+    others = [r for r in rows[1:] if r.prediction is not None and _will_do(r, weighing)]
+    pair = (best.partition, best.layout)
+    second = next((r for r in others if (r.partition, r.layout) != pair), None)
+    second = second or next(iter(others), None)
+    if second is None or second.prediction is None:
+        return f"{text}; nothing else will do"
+    least = measure(best.prediction, objective, priced=priced)
+    more = measure(second.prediction, objective, priced=priced)
+    other = in_words(second.prediction, objective, priced=priced, currency=currency)
+    times = f" ({ratio(more / least)} x)" if least > 0 else ""
+    return f"{text}; next best: {setup(second)}, {other}{times}"
+
+
+def _will_do(row: Row, weighing: Weighing) -> bool:
+    deadline_s = weighing.objective.deadline_s
+    if weighing.objective.kind != "deadline" or deadline_s is None or row.prediction is None:
+        return True
+    return row.prediction.total_s <= deadline_s
+
+
+def why_never(weighing: Weighing, candidates: Candidates, forecast: Forecast, at: int) -> str:
+    """Why a candidate's predicted end is never."""
+    partition = int(candidates.partition[at])
+    limit_s = float(weighing.terms.limit_s[partition])
+    setup_s = float(forecast.stage_s[at] + forecast.start_s[at])
+    if not weighing.request.resumable:
+        run_s = setup_s + float(forecast.work_s[at])
+        if run_s > limit_s:
+            return (
+                f"takes {duration(run_s)}, the time limit is {duration(limit_s)} and the run "
+                "does not resume"
+            )
+    elif setup_s + float(forecast.checkpoint_s[at]) >= limit_s:
+        return f"the time limit of {duration(limit_s)} ends before the first step"
+    return "interrupted faster than it makes progress"
+
+
+def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str:
+    """Why nothing was chosen, with the way out where one is known."""
+    ends = [r for r in rows if r.prediction is not None]
+    if ends:
+        quickest = min(ends, key=lambda r: r.prediction.total_s if r.prediction else 0.0)
+        if quickest.prediction is not None:
+            deadline_s = weighing.objective.deadline_s or 0.0
+            return (
+                f"no plan keeps the deadline of {duration(deadline_s)}: the fastest takes "
+                f"{duration(quickest.prediction.total_s)}, on {setup(quickest)}"
+            )
+    if rows:
+        return f"no plan comes to an end: {setup(rows[0])} {rows[0].rejected}"
+    reasons: dict[str, list[str]] = {}
+    for row in weighing.refused:
+        reasons.setdefault(row.rejected or "", []).append(row.partition)
+    said = "; ".join(
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: "
+        f"{reason}"
+        for reason, names in list(reasons.items())[:3]
+    )
+    return f"no partition of {shape.name} fits: {said}"
+
+
+def notes(weighing: Weighing, plan: Plan | None, shape: ClusterShape) -> tuple[str, ...]:
+    """What stands beside the choice: assumptions, and risks of the chosen row."""
+    job, request = weighing.job, weighing.request
+    said = []
+    if not job.known:
+        said.append("never run before: predicted from shipped coefficients alone")
+    if job.assumptions:
+        said.append("assumed: " + ", ".join(job.assumptions))
+    if request.steps is not None and request.nodes.high != 1:
+        said.append(
+            f"{count(request.steps, 'step')} were asked for: with all-reduce more nodes train "
+            "on more samples a step, not in fewer steps"
+        )
+    if request.objective.kind in ("cost", "deadline") and not weighing.priced:
+        said.append(f"the site {shape.name} states no price: node-hours stand in for cost")
+    if plan is None:
+        return tuple(said)
+    partition = next(p for p in weighing.fit if p.name == plan.partition)
+    if partition.preemptible and not plan.resumable:
+        said.append(
+            f"{plan.partition} may preempt, and nothing says that the script resumes: a "
+            "preempted run starts anew"
+        )
+    elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
+        said.append(
+            f"a checkpoint ({duration(plan.prediction.checkpoint_s)}) does not fit the "
+            f"{duration(plan.grace_s)} between preemption signal and kill: a preemption "
+            f"loses up to {duration(plan.checkpoint_interval_s)} of work"
+        )
+    return tuple(said)

@@ -1,0 +1,207 @@
+"""Every candidate of one request on one cluster, and what each is worth.
+
+Candidates are all partitions x (all-reduce, parameter servers 1..k) x node counts within
+the bounds of request and partition. What does not fit is refused here, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbtrain_perf.coefficients import Coefficients
+from sbtrain_perf.decision import Row
+from sbtrain_perf.errors import PlanError
+from sbtrain_perf.job import job_of
+from sbtrain_perf.limits import (
+    fewest_servers,
+    node_bounds,
+    partition_refusal,
+    servers_refusal,
+    worker_refusal,
+)
+from sbtrain_perf.predict import Candidates, Forecast, Predictor
+from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
+from sbtrain_perf.search import best_of_groups
+from sbtrain_perf.terms import PartitionTerms, terms_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def layout_of(servers: int) -> Layout:
+    """0 servers stand for all-reduce."""
+    return "ps" if servers else "allreduce"
+
+
+def refused_row(partition: str, reason: str, *, nodes: int = 0, servers: int = 0) -> Row:
+    return Row(
+        partition=partition,
+        nodes=nodes,
+        layout=layout_of(servers),
+        servers=servers,
+        workers=max(nodes - servers, 0),
+        prediction=None,
+        rejected=reason,
+    )
+
+
+class Weighing:
+    """What fits a request, what it takes, what is best.
+
+    Attributes:
+        fit: partitions that may do; candidates index into it.
+        lanes: one range of node counts for each partition and number of servers that fit.
+        refused: what does not fit.
+        priced: whether any partition that fits has a price.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        shape: ClusterShape,
+        coefficients: Coefficients,
+        queue_waits: Mapping[str, float],
+    ) -> None:
+        self.request = request
+        self.objective = request.objective
+        if self.objective.kind == "deadline" and not self.objective.deadline_s:
+            raise PlanError(
+                "a deadline without a time cannot be kept",
+                hint="--train-objective deadline:6h",
+            )
+        self.base = coefficients.base
+        self.job = job_of(request, coefficients)
+        self.refused: list[Row] = []
+        self.fit: list[Partition] = []
+        for partition in shape.partitions:
+            reason = partition_refusal(partition, self.job)
+            if reason is None:
+                self.fit.append(partition)
+            else:
+                self.refused.append(refused_row(partition.name, reason))
+        self.finder = PartitionTerms(shape, self.job, coefficients)
+        self.terms = terms_of(self.fit, self.finder, queue_waits)
+        self.predictor = Predictor(self.job, shape, self.base, self.terms)
+        self.priced = any(p.price_per_node_hour > 0 for p in self.fit)
+        self.lanes = self._lanes()
+
+    def refusal(self, partition: Partition, servers: int) -> str | None:
+        """Why a layout does not do on a partition that fits; None when it does."""
+        request = self.request
+        layout = layout_of(servers)
+        if request.layout not in ("auto", layout) or (request.servers or servers) != servers:
+            return "not the layout that was asked for"
+        reason = worker_refusal(partition, self.job, self.base, layout=layout)
+        if reason is None and servers:
+            high = node_bounds(partition, self.job).high
+            reason = servers_refusal(
+                partition, self.job, self.base, servers=servers, most_nodes=high
+            )
+        return reason
+
+    def server_counts(self, partition: Partition) -> range:
+        """How many servers to weigh on a partition where the workers fit."""
+        if self.request.servers:
+            return range(self.request.servers, self.request.servers + 1)
+        room = node_bounds(partition, self.job).high - 1
+        most = min(int(self.base.server.most_servers.value), room)
+        fewest = fewest_servers(partition, self.job, self.base)
+        return range(fewest, max(most, fewest) + 1)
+
+    def _lanes(self) -> Candidates:
+        lanes = []
+        for at, partition in enumerate(self.fit):
+            bounds = node_bounds(partition, self.job)
+            if self.request.layout != "ps" and not self.request.servers:
+                reason = self.refusal(partition, 0)
+                if reason is None:
+                    lanes.append((at, 0, bounds.low, bounds.high))
+                else:
+                    self.refused.append(refused_row(partition.name, reason))
+            if self.request.layout == "allreduce":
+                continue
+            counts = self.server_counts(partition)
+            reason = self.refusal(partition, counts[0])
+            if reason is None:
+                low, high = bounds.low, bounds.high
+                lanes += [(at, n, max(low, n + 1), high) for n in counts]
+            else:
+                self.refused.append(refused_row(partition.name, reason, servers=counts[0]))
+        columns = np.array(lanes, dtype=np.int64).reshape(len(lanes), 4).T
+        return Candidates(
+            partition=columns[0], servers=columns[1], low=columns[2], high=columns[3]
+        )
+
+    def values(self, forecast: Forecast) -> Floats:
+        """What the objective minimises; infinite where a row will not do."""
+        if self.objective.kind == "time":
+            return forecast.total_s
+        by_cost = self.priced and self.objective.kind != "node-hours"
+        value = forecast.cost if by_cost else forecast.node_hours
+        will_do = np.isfinite(forecast.total_s)
+        if self.objective.kind == "deadline":
+            will_do &= forecast.total_s <= (self.objective.deadline_s or 0.0)
+        return np.where(will_do, value, np.inf)
+
+    def best(self, *, most: int) -> Candidates:
+        """The best row of each of the best (partition, layout) pairs, best first."""
+        groups = 2 * self.lanes.partition + (self.lanes.servers > 0)
+        rows, _ = best_of_groups(
+            self.lanes, groups, lambda c: self.values(self.predictor.forecast(c)), most=most
+        )
+        return rows
+
+    def fastest(self) -> Candidates:
+        """The row that ends first, whatever the objective; none where no row ends."""
+        groups = np.zeros(len(self.lanes), dtype=np.int64)
+        rows, _ = best_of_groups(
+            self.lanes, groups, lambda c: self.predictor.forecast(c).total_s, most=1
+        )
+        return rows
+
+    def neighbours(self, row: Candidates) -> Candidates:
+        """Of a single row: with some more and some fewer nodes, to show how it lies."""
+        nodes = int(row.low[0])
+        lane = (self.lanes.partition == row.partition[0]) & (
+            self.lanes.servers == row.servers[0]
+        )
+        low, high = int(self.lanes.low[lane][0]), int(self.lanes.high[lane][0])
+        others = {nodes // 2, nodes - 1, nodes, nodes + 1, nodes * 2}
+        counts = np.array(sorted(n for n in others if low <= n <= high), dtype=np.int64)
+        return Candidates(
+            partition=np.full(len(counts), row.partition[0]),
+            servers=np.full(len(counts), row.servers[0]),
+            low=counts,
+            high=counts,
+        )
+
+    def in_order(self, candidates: Candidates) -> Candidates:
+        """The candidates best first, equal ones once."""
+        forecast = self.predictor.forecast(candidates)
+        order = np.lexsort(
+            (
+                candidates.servers,
+                candidates.partition,
+                candidates.low,
+                forecast.total_s,
+                self.values(forecast),
+            )
+        )
+        ordered = candidates.take(order)
+        keys = np.stack((ordered.partition, ordered.servers, ordered.low))
+        _, first = np.unique(keys, axis=1, return_index=True)
+        return ordered.take(np.sort(first))
+
+    def saturation(self, candidates: Candidates) -> Floats:
+        """Workers past which a row's servers set the pace; infinite for all-reduce."""
+        at, servers = candidates.partition, candidates.servers
+        sharing = self.base.server.sharing.value
+        busy_s = self.terms.server_s[at] / np.maximum(servers, 1) ** sharing
+        ps_step_s = self.terms.compute_s[1, at]
+        limit = ps_step_s / np.where(busy_s > 0.0, busy_s, 1.0)
+        return np.where((servers > 0) & (busy_s > 0.0), limit, np.inf)
