@@ -33,12 +33,17 @@ def count_rows(lanes: Candidates) -> int:
     return int(np.sum(lanes.high - lanes.low + 1))
 
 
+def spread(low: Integers, high: Integers) -> tuple[Integers, Integers]:
+    """low..high of every range, one after another, and the index of each one's range."""
+    widths = high - low + 1
+    source = np.repeat(np.arange(len(low)), widths)
+    offsets = np.arange(len(source)) - np.repeat(np.cumsum(widths) - widths, widths)
+    return low[source] + offsets, source
+
+
 def expand(lanes: Candidates) -> tuple[Candidates, Integers]:
     """Every node count of every range, and the index of the range it comes from."""
-    widths = lanes.high - lanes.low + 1
-    source = np.repeat(np.arange(len(lanes)), widths)
-    offsets = np.arange(len(source)) - np.repeat(np.cumsum(widths) - widths, widths)
-    nodes = lanes.low[source] + offsets
+    nodes, source = spread(lanes.low, lanes.high)
     rows = Candidates(
         partition=lanes.partition[source], servers=lanes.servers[source], low=nodes, high=nodes
     )

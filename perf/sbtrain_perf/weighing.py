@@ -24,7 +24,7 @@ from sbtrain_perf.limits import (
 )
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
-from sbtrain_perf.search import best_of_groups
+from sbtrain_perf.search import best_of_groups, spread
 from sbtrain_perf.terms import PartitionTerms, terms_of
 
 if TYPE_CHECKING:
@@ -104,37 +104,35 @@ class Weighing:
             )
         return reason
 
-    def server_counts(self, partition: Partition) -> range:
-        """How many servers to weigh on a partition where the workers fit."""
+    def _server_range(self, partition: Partition, most_nodes: int) -> tuple[int, int]:
+        """Fewest and most servers to weigh; one number where it was asked for."""
         if self.request.servers:
-            return range(self.request.servers, self.request.servers + 1)
-        room = node_bounds(partition, self.job).high - 1
-        most = min(int(self.base.server.most_servers.value), room)
+            return self.request.servers, self.request.servers
+        most = min(int(self.base.server.most_servers.value), most_nodes - 1)
         fewest = fewest_servers(partition, self.job, self.base)
-        return range(fewest, max(most, fewest) + 1)
+        return fewest, max(most, fewest)
 
     def _lanes(self) -> Candidates:
-        lanes = []
+        rings = self.request.layout != "ps" and not self.request.servers
+        ranges = []  # partition, fewest and most servers, fewest and most nodes
         for at, partition in enumerate(self.fit):
             bounds = node_bounds(partition, self.job)
-            if self.request.layout != "ps" and not self.request.servers:
-                reason = self.refusal(partition, 0)
+            numbers = [(0, 0)] if rings else []
+            if self.request.layout != "allreduce":
+                numbers.append(self._server_range(partition, bounds.high))
+            for few, many in numbers:
+                reason = self.refusal(partition, few)
                 if reason is None:
-                    lanes.append((at, 0, bounds.low, bounds.high))
+                    ranges.append((at, few, many, bounds.low, bounds.high))
                 else:
-                    self.refused.append(refused_row(partition.name, reason))
-            if self.request.layout == "allreduce":
-                continue
-            counts = self.server_counts(partition)
-            reason = self.refusal(partition, counts[0])
-            if reason is None:
-                low, high = bounds.low, bounds.high
-                lanes += [(at, n, max(low, n + 1), high) for n in counts]
-            else:
-                self.refused.append(refused_row(partition.name, reason, servers=counts[0]))
-        columns = np.array(lanes, dtype=np.int64).reshape(len(lanes), 4).T
+                    self.refused.append(refused_row(partition.name, reason, servers=few))
+        partitions, fewest, most, low, high = np.array(ranges, dtype=np.int64).reshape(-1, 5).T
+        servers, source = spread(fewest, most)
         return Candidates(
-            partition=columns[0], servers=columns[1], low=columns[2], high=columns[3]
+            partition=partitions[source],
+            servers=servers,
+            low=np.maximum(low[source], servers + 1),
+            high=high[source],
         )
 
     def values(self, forecast: Forecast) -> Floats:
