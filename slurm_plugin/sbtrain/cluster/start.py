@@ -12,6 +12,7 @@ import os
 import pwd
 import random
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -48,13 +49,14 @@ from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
 from sbtrain.cluster.nodes import SILENCE_S, NodeState, wait_for_nodes
 from sbtrain.cluster.ports import address_of, free_ports, listening
-from sbtrain.cluster.processes import Relative, end, relatives
+from sbtrain.cluster.processes import Relative, end, relatives, send
 from sbtrain.cluster.programs import Programs
 from sbtrain_staging.publish import publish_bytes
 
 _PORT_TRIES = 5
 _POLL_S = 0.01
 _SLURM_GRACE_S = 5.0
+_SLURMD_GRACE_S = 1.0  # it would wait for jobs to end, and keeps nothing worth waiting for
 _DATABASE_GRACE_S = 30.0
 _HEALING_S = 15.0  # for what still runs to answer, before all of it is started anew
 _SWEEPS = 10
@@ -160,8 +162,11 @@ def end_all(daemons: Daemons, record: Record | None) -> tuple[str, ...]:
     """End every process of the cluster; returns "name pid" of each."""
     before = daemons.running()
     found = kin(daemons.folder, record)
-    slurm = [name for name in before if name == "slurmctld" or name.startswith("slurmd.")]
-    daemons.end(slurm, grace_s=_SLURM_GRACE_S)
+    if "slurmctld" in before:
+        send(before["slurmctld"], signal.SIGTERM)  # saves its state while the slurmds end
+    slurmds = [name for name in before if name.startswith("slurmd.")]
+    daemons.end(slurmds, grace_s=_SLURMD_GRACE_S)
+    daemons.end(["slurmctld"], grace_s=_SLURM_GRACE_S)
     for name in ("slurmdbd", "mariadbd"):
         daemons.end([name], grace_s=_DATABASE_GRACE_S)
     for _ in range(_SWEEPS):
