@@ -179,10 +179,17 @@ def _kinds(run: ClusterRun) -> str:
 def _noise(
     fit: ServerFit, runs: Sequence[ClusterRun], priors: ServerPriors
 ) -> dict[str, float]:
-    """Root mean square error of one run by its kinds of workers, drawn to the prior."""
+    """Root mean square error of one run by its kinds of workers, drawn to the prior.
+
+    An error counts up to ROBUST_SCALE times the noise so far, so that a wrong record does
+    not widen what it is judged by.
+    """
     errors: dict[str, list[float]] = {}
-    for run, error in zip(runs, _residuals(fit, fit.mode[None, :], runs), strict=True):
-        errors.setdefault(_kinds(run), []).append(run.repeats * float(error) ** 2)
+    found = _errors(fit, fit.mode[None, :], runs)[0] if runs else []
+    for run, error in zip(runs, found, strict=True):
+        kinds = _kinds(run)
+        size = min(abs(float(error)), ROBUST_SCALE * fit.noise_sd[kinds])
+        errors.setdefault(kinds, []).append(run.repeats * size**2)
     prior = priors.noise_rows * priors.noise_sd**2
     return {
         kinds: math.sqrt((sum(squares) + prior) / (len(squares) + priors.noise_rows))
@@ -258,29 +265,42 @@ def _log_speed(fit: ServerFit, rows: Matrix, run: ClusterRun) -> Vector:
     return np.asarray(np.log(speed))
 
 
-def _residuals(fit: ServerFit, rows: Matrix, runs: Sequence[ClusterRun]) -> Vector:
-    """Log error of every run, for one row of parameters."""
-    return np.array(
-        [float(_log_speed(fit, rows, run)[0]) - math.log(run.updates_1_s) for run in runs]
+def _errors(fit: ServerFit, rows: Matrix, runs: Sequence[ClusterRun]) -> Matrix:
+    """Log error of every run (columns) for every row of parameters."""
+    return np.column_stack(
+        [_log_speed(fit, rows, run) - math.log(run.updates_1_s) for run in runs]
     )
 
 
 def _maximise(
     fit: ServerFit, runs: Sequence[ClusterRun], centre: Vector, sd: Vector
 ) -> ServerFit:
-    widths = np.array([fit.noise_sd[_kinds(run)] / math.sqrt(run.repeats) for run in runs])
-
-    def misfit(parameters: Vector) -> Vector:
-        error = _residuals(fit, parameters[None, :], runs) / widths
-        size = np.abs(error)
-        linear = np.sqrt(ROBUST_SCALE * (2.0 * size - ROBUST_SCALE).clip(min=1e-12))
-        bent = np.sign(error) * np.where(size > ROBUST_SCALE, linear, size)
-        return np.concatenate([bent, (parameters - centre) / sd])
-
+    """The posterior mode, by least squares on bent errors and departures from the prior."""
     normal = np.random.default_rng(SEED).standard_normal((DRAWS, len(centre)))
     if not runs:
         return replace(fit, draws=centre + normal * sd)
-    found = least_squares(misfit, centre, x_scale=sd, max_nfev=60)
+    widths = np.array([fit.noise_sd[_kinds(run)] / math.sqrt(run.repeats) for run in runs])
+    nudge = np.vstack([np.zeros(len(centre)), np.diag(1e-5 * sd)])
+
+    def misfit(rows: Matrix) -> Matrix:
+        error = _errors(fit, rows, runs) / widths
+        size = np.abs(error)
+        linear = np.sqrt(ROBUST_SCALE * (2.0 * size - ROBUST_SCALE).clip(min=1e-12))
+        bent = np.sign(error) * np.where(size > ROBUST_SCALE, linear, size)
+        return np.asarray(np.hstack([bent, (rows - centre) / sd]))
+
+    def slope(parameters: Vector) -> Matrix:
+        """All forward differences in one call, the forms being vectors over rows."""
+        values = misfit(parameters + nudge)
+        return np.asarray(((values[1:] - values[0]) / (1e-5 * sd)[:, None]).T)
+
+    found = least_squares(
+        lambda parameters: misfit(parameters[None, :])[0],
+        centre,
+        jac=slope,
+        x_scale=sd,
+        max_nfev=60,
+    )
     information = found.jac.T @ found.jac
     root = np.linalg.cholesky(np.linalg.inv(information))
     return replace(fit, mode=found.x, draws=found.x + normal @ root.T)

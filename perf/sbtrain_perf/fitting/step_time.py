@@ -14,7 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sbtrain_perf.fitting.conformal import Estimate, conformal_factor, log_estimate
+from sbtrain_perf.fitting.conformal import (
+    NORMAL_90,
+    Estimate,
+    conformal_factor,
+    log_estimate,
+)
 from sbtrain_perf.fitting.relative_regression import (
     LogPrediction,
     RelativeRegression,
@@ -71,13 +76,16 @@ class StepTimeFit:
         """Seconds of one step at the batch that was fitted.
 
         Raises:
-            KeyError: the GPU is neither in the fit nor in models.step_time.PUBLISHED_GPUS.
+            LookupError: the GPU is neither in the fit nor in models.step_time.PUBLISHED_GPUS,
+                or no GPU of the fit has published figures to place it by.
         """
         if gpu in self.forms:
             log = _predict(self.forms[gpu], [network], np.array([order]))
             return log_estimate(float(log.mean[0]), float(log.sd[0]), factor=self.factors[gpu])
-        figures = PUBLISHED_GPUS[gpu]
         known = [name for name in self.forms if name in PUBLISHED_GPUS]
+        if gpu not in PUBLISHED_GPUS or not known:
+            raise LookupError(f"nothing is known of the GPU {gpu!r}")
+        figures = PUBLISHED_GPUS[gpu]
         parts = []
         for name in known:
             log = _predict(self.forms[name], [network], np.array([math.nan]))
@@ -85,7 +93,7 @@ class StepTimeFit:
             sd = np.hypot(log.sd, PLACED_GPU_SD)
             parts.append(LogPrediction(mean=log.mean - math.log(ratio), sd=sd))
         log = mixture(parts, [1.0] * len(parts))
-        factor = max(self.factors[name] for name in known)
+        factor = max(NORMAL_90, *(self.factors[name] for name in known))
         return log_estimate(float(log.mean[0]), float(log.sd[0]), factor=factor)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbtrain_perf.fitting.conformal import NORMAL_90
+from sbtrain_perf.fitting.conformal import NORMAL_90, Estimate
 from sbtrain_perf.fitting.parameter_server import Belief, ServedNetwork
 from sbtrain_perf.fitting.step_time import (
     Network,
     StepObservation,
+    StepTimeFit,
     fit_step_time,
     network_of,
 )
@@ -137,20 +138,31 @@ def log_steps(
     for row in rows:
         known.setdefault((row.model, row.gpu), []).append(math.log(row.step_s))
     result = {}
-    missing = [pair for pair in pairs if pair not in known]
-    fit = fit_step_time([step_observation(row, cnns) for row in rows]) if missing else None
+    fit = StepTimeFit(forms={}, factors={})
+    if any(pair not in known for pair in pairs):
+        fit = fit_step_time([step_observation(row, cnns) for row in rows])
     for pair in pairs:
         if pair in known:
             logs = known[pair]
             mean = sum(logs) / len(logs)
             sd = OTHER_DAY_SD / math.sqrt(len(logs))
         else:
-            assert fit is not None
-            estimate = fit.predict(cnn_of(cnns, pair[0]).network, pair[1])
+            estimate = predicted_step(fit, cnn_of(cnns, pair[0]), pair[1], order=math.nan)
             mean = math.log(estimate.value)
             sd = math.log(estimate.high / estimate.low) / (2.0 * NORMAL_90)
         result[pair] = Belief(mean=mean, sd=sd)
     return result
+
+
+def predicted_step(fit: StepTimeFit, cnn: Cnn, gpu: str, *, order: float) -> Estimate:
+    """Raises ScoreError where the fit knows nothing of the GPU, nor how to place it."""
+    try:
+        return fit.predict(cnn.network, gpu, order=order)
+    except LookupError as error:
+        raise ScoreError(
+            f"no step time of {cnn.name} on {gpu}: {error.args[0]}",
+            hint="--fit needs one-worker speeds of this GPU, or of K80 or P100",
+        ) from error
 
 
 def step_observation(row: WorkerStep, cnns: Mapping[str, Cnn]) -> StepObservation:

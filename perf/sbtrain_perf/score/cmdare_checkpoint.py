@@ -17,7 +17,7 @@ from sbtrain_perf.fitting.checkpoint import (
 from sbtrain_perf.score.cmdare import Cnn, cnn_of, read_cnns
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import Row, read_table
+from sbtrain_perf.score.tables import Row, ScoreError, read_table
 from sbtrain_perf.score.yardsticks import Predictor, paper_models, svr
 
 NAME = "cmdare-checkpoint"
@@ -33,8 +33,13 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
     """Every model's prediction of every scored save."""
     cnns = read_cnns(fit_dir, score_dir)
     fitted, scored = read_saves(fit_dir, cnns), read_saves(score_dir, cnns)
-    if not scored or len(fitted) < FEWEST_NETWORKS:
+    if not scored:
         return {}
+    if len(fitted) < FEWEST_NETWORKS:
+        raise ScoreError(
+            f"{fit_dir} has checkpoints of {len(fitted)} networks; {FEWEST_NETWORKS} needed",
+            hint="--fit must hold cmdare/checkpoint_samples.csv or cmdare/checkpoint.csv",
+        )
     result = {
         "ours": _ours(fit_checkpoints(fitted), scored),
         "ours-no-session": _ours(fit_checkpoints(fitted, sessions=False), scored),

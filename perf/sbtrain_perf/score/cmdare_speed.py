@@ -13,6 +13,7 @@ from sbtrain_perf.score.cmdare import (
     Cnn,
     WorkerStep,
     cnn_of,
+    predicted_step,
     read_cnns,
     read_worker_steps,
     step_observation,
@@ -59,7 +60,7 @@ def _ours(fit: StepTimeFit, rows: Sequence[WorkerStep], cnns: dict[str, Cnn]) ->
     result = []
     for row in rows:
         cnn = cnn_of(cnns, row.model)
-        estimate = fit.predict(cnn.network, row.gpu, order=cnn.order)
+        estimate = predicted_step(fit, cnn, row.gpu, order=cnn.order)
         result.append(
             Point(
                 measured=row.step_s,
