@@ -169,7 +169,11 @@ class Agent:
             argv,
             rank=rank,
             log=self._folder / f"{name}.log",
-            environment={**self._environ, **gained},
+            environment={
+                **self._environ,
+                **gained,
+                **launch.import_path(self._plan, self._environ.get("PYTHONPATH", "")),
+            },
             ignored_signals=[n for n in self._signals if n != signal.SIGTERM],
             copy_to=sys.stdout.buffer if rank == launch.chief_rank(self._plan) else None,
         )

@@ -148,7 +148,7 @@ def role_environment(
         "SBTRAIN_DATA": os.pathsep.join(context.data),
         "SBTRAIN_CONTROL": context.control,
         "SBTRAIN_TOKEN": context.token,
-        "SBTRAIN_SCRIPT_DIR": str(PurePath(plan.script).parent),
+        "SBTRAIN_SCRIPT_DIR": plan.script_dir or str(PurePath(plan.script).parent),
         "TF_CONFIG": tf_config(plan, context.rank, context.addresses),
         # The agent holds the port; without this TensorFlow refuses to share it.
         "TF_GRPC_REUSE_PORT": "true",
@@ -168,6 +168,13 @@ def role_environment(
     if visible_devices is not None:
         values["CUDA_VISIBLE_DEVICES"] = _devices(role, on_node, visible_devices)
     return values
+
+
+def import_path(plan: Plan, inherited: str) -> dict[str, str]:
+    """Where a copy of a Python script finds the modules that lie beside the original."""
+    if not plan.script_dir:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (plan.script_dir, inherited)))}
 
 
 def tf_config(plan: Plan, rank: int, addresses: Sequence[str]) -> str:

@@ -185,6 +185,9 @@ class Role:
 class Plan:
     """What was decided. Written once, as plan.json, and never changed.
 
+    script is what runs; script_dir the folder of the user's own script where script is a
+    copy of it, else empty.
+
     roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
     Parameter servers: one chief (coordinator) beside server 0, servers and workers on
     their own nodes.
@@ -221,4 +224,5 @@ class Plan:
     submitted_at: str = ""  # ISO 8601, UTC
     sbatch_options: tuple[str, ...] = ()
     basis: Basis = field(default_factory=Basis)
+    script_dir: str = ""
     version: int = PLAN_VERSION
