@@ -1,7 +1,7 @@
 """Data sets for staging tests, and a strict comparison of two trees."""
 
 # Paths are bytes here, which pathlib does not take.
-# ruff: noqa: PTH
+# ruff: noqa: PTH115, PTH123, PTH208
 
 from __future__ import annotations
 

@@ -251,10 +251,14 @@ class NodeCache:
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - found.stat().st_mtime < older_than_s:
                     continue
-            lock = locks.FileLock(self.partial / f"{version}.lock")
-            if lock.try_acquire():
-                remove_tree(self.partial / version)
-                lock.release()
+            self.drop_partial(version)
+
+    def drop_partial(self, version: str) -> None:
+        """Remove an unfinished copy, unless its writer is alive."""
+        lock = locks.FileLock(self.partial / f"{version}.lock")
+        if lock.try_acquire():
+            remove_tree(self.partial / version)
+            lock.release()
 
 
 def is_unharmed(folder: Path, manifest: Manifest) -> bool:

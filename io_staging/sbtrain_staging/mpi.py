@@ -6,7 +6,9 @@ failed, so that an error ends all ranks and a waiting rank leaves its core to ot
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 import time
 from array import array
@@ -17,6 +19,19 @@ import mpi4py
 
 mpi4py.rc.thread_level = "serialized"
 mpi4py.rc.finalize = False
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_launcher() -> None:
+    """Have the kernel end this rank with its launcher: MPI itself waits for ever for a
+    world that is gone, also in the midst of its start."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+_die_with_launcher()
 
 from mpi4py import MPI  # noqa: E402
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sbtrain_staging.cache import NodeCache
+from sbtrain_staging.delta import inherit
 from sbtrain_staging.disk import CopyReader, TreeWriter, remove_tree, stamp
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.journal import Journal, read_journal
@@ -75,7 +76,7 @@ class PartialCopy:
             reader.read_chunk([segment], buffer[:part])
 
     def begin(self) -> None:
-        """Make folders, links and the files that are written in parts; reserve their space.
+        """Make folders and links, and take over what an older copy has unchanged.
 
         Raises:
             OSError: no space, no quota, no right.
@@ -88,10 +89,43 @@ class PartialCopy:
                 self._make_folder(index)
             for index in self._manifest.of_kind(Kind.LINK):
                 self._make_link(index)
+        with self._cache.locked():
+            older = self._cache.predecessor(self._manifest)
+            if older is not None:
+                taken = inherit(
+                    older,
+                    self._manifest,
+                    self._table,
+                    tree=self._descriptor,
+                    held=self.digests,
+                )
+                self._journal.add(taken.items())
+                self.digests.update(taken)
+
+    def reserve(self, *, quota_bytes: int | None) -> None:
+        """Make room for what is missing, and have the filesystem set it aside where files
+        are written in parts.
+
+        Raises:
+            ScratchError: there is not enough room.
+            OSError: no space, no quota, no right.
+        """
+        lengths = self._table.lengths
+        missing = sum(lengths) - sum(lengths[piece] for piece in self.digests)
+        with self._cache.locked():
+            self._cache.make_room(
+                missing, quota_bytes=quota_bytes, needed_entries=len(self._manifest)
+            )
         for index in self._manifest.of_kind(Kind.FILE):
             pieces = self._table.of_file(index)
-            if len(pieces) != 1 or not self._table.is_whole_file(pieces[0], self._manifest):
+            have_all = all(piece in self.digests for piece in pieces)
+            if self._in_parts(index) and not (pieces and have_all):
                 self._make_file(index)
+
+    def _in_parts(self, index: int) -> bool:
+        """Whether a file exists before its data comes: empty, sparse or of several pieces."""
+        pieces = self._table.of_file(index)
+        return len(pieces) != 1 or not self._table.is_whole_file(pieces[0], self._manifest)
 
     def _make_folder(self, index: int) -> None:
         path = self._manifest.published_path(index)
@@ -109,16 +143,17 @@ class PartialCopy:
         os.symlink(self._manifest.targets[index], path, dir_fd=self._descriptor)
 
     def _make_file(self, index: int) -> None:
-        descriptor = os.open(
-            self._manifest.published_path(index),
-            os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-            dir_fd=self._descriptor,
-        )
+        path = self._manifest.published_path(index)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        with contextlib.suppress(FileNotFoundError):
+            # Another link means that an older copy owns the data as well.
+            if os.lstat(path, dir_fd=self._descriptor).st_nlink > 1:
+                os.unlink(path, dir_fd=self._descriptor)
+        descriptor = os.open(path, flags, 0o600, dir_fd=self._descriptor)
         try:
             os.ftruncate(descriptor, self._manifest.sizes_bytes[index])
             for start, length in self._manifest.data_extents(index):
-                reserve(descriptor, start, length)
+                set_space_aside(descriptor, start, length)
         finally:
             os.close(descriptor)
 
@@ -133,8 +168,7 @@ class PartialCopy:
         """Set the last modes and times, then flush everything to the disk."""
         manifest = self._manifest
         for index in manifest.of_kind(Kind.FILE):
-            pieces = self._table.of_file(index)
-            if len(pieces) != 1 or not self._table.is_whole_file(pieces[0], manifest):
+            if self._in_parts(index):
                 self._stamp(index)
         for index in manifest.of_kind(Kind.LINK):
             times = (manifest.mtimes_ns[index], manifest.mtimes_ns[index])
@@ -182,7 +216,7 @@ class PartialCopy:
         remove_tree(self.folder)
 
 
-def reserve(descriptor: int, start: int, length: int) -> None:
+def set_space_aside(descriptor: int, start: int, length: int) -> None:
     """Have the filesystem set space aside; a no-op where it cannot."""
     try:
         os.posix_fallocate(descriptor, start, length)

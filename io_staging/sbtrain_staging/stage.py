@@ -193,6 +193,7 @@ class Stager:
             copy = cache.find(manifest)
             if copy is None:
                 return None
+            cache.drop_partial(manifest.fingerprint)
             cache.pin(copy.header.content, self._settings.key, self._until_s())
             return copy.path
 
@@ -278,15 +279,9 @@ class Stager:
             known.update(enumerate(digests))
             return
         partial.recover()
-        known.update(partial.digests)
-        missing = sum(table.lengths) - sum(table.lengths[piece] for piece in known)
-        with cache.locked():
-            cache.make_room(
-                missing,
-                quota_bytes=self._settings.quota_bytes,
-                needed_entries=len(manifest),
-            )
         partial.begin()
+        partial.reserve(quota_bytes=self._settings.quota_bytes)
+        known.update(partial.digests)
 
     def _facts(
         self, table: PieceTable, place: Path | None, known: Mapping[int, bytes]

@@ -13,6 +13,7 @@ from sbtrain_staging.commandline import main
 from sbtrain_staging.errors import ScratchError, SourceError
 from sbtrain_staging.locks import FileLock
 from sbtrain_staging.report import StagingReport, read_report
+from sbtrain_staging.scan import scan
 from staging_trees import snapshot, stray_names, write_file, write_odd_tree
 
 
@@ -135,3 +136,34 @@ def test_a_lock_outlives_neither_its_holder_nor_its_file(tmp_path: Path) -> None
         os._exit(0 if not first.try_acquire() else 1)
     assert os.waitpid(child, 0)[1] == 0
     second.release()
+
+
+def test_only_what_changed_is_fetched(tmp_path: Path) -> None:
+    tree = write_odd_tree(tmp_path / "tree")
+    old = staged(tmp_path, tree)
+    before = snapshot(tree)
+    write_file(tree / "images" / "3" / "3.jpg", 77, seed=5)
+    (tree / "train" / "a.tfrecord").rename(tree / "train" / "renamed")
+    (tree / "new").write_bytes(b"new")
+    report = staged(tmp_path, tree)
+    renamed = (tree / "train" / "renamed").stat().st_size
+    assert report.source_bytes_read == 77 + 3 + renamed
+    assert snapshot(Path(report.nodes[0].paths[0])) == snapshot(tree)
+    assert snapshot(Path(old.nodes[0].paths[0])) == before
+
+
+def test_an_attempt_that_died_after_linking_leaves_the_older_copy_alone(
+    tmp_path: Path,
+) -> None:
+    tree = write_odd_tree(tmp_path / "tree")
+    old = Path(staged(tmp_path, tree).nodes[0].paths[0])
+    before = snapshot(tree)
+    big = tree / "train" / "b.tfrecord"
+    write_file(big, big.stat().st_size, seed=9)
+    cache = cache_of(tmp_path)
+    unfinished = cache.partial / scan(tree).fingerprint / "tree" / "tree" / "train"
+    unfinished.mkdir(parents=True)
+    os.link(old / "train" / "b.tfrecord", unfinished / "b.tfrecord")
+    new = Path(staged(tmp_path, tree).nodes[0].paths[0])
+    assert snapshot(new) == snapshot(tree)
+    assert snapshot(old) == before
