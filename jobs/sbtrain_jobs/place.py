@@ -64,13 +64,17 @@ def plan_of_task(plan: Plan, environ: Mapping[str, str]) -> Plan:
     )
 
 
-def attempt_folder(plan: Plan, attempt: int) -> Path:
-    """Make the attempt's folder.
+def run_folder(plan: Plan) -> Path:
+    """Make the run's folder where it is missing. Raises LaunchError."""
+    return _folder(Path(plan.run_dir), plan)
 
-    Raises:
-        LaunchError: the run folder cannot be written.
-    """
-    folder = Path(plan.run_dir) / "attempts" / str(attempt)
+
+def attempt_folder(plan: Plan, attempt: int) -> Path:
+    """Make the attempt's folder. Raises LaunchError."""
+    return _folder(Path(plan.run_dir) / "attempts" / str(attempt), plan)
+
+
+def _folder(folder: Path, plan: Plan) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -82,7 +86,7 @@ def write_task_plan(plan: Plan) -> str:
     """The plan of an array task as a file of its own; its path. Raises LaunchError."""
     path = Path(plan.run_dir) / "plan.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        run_folder(plan)
         publish_bytes(path, plan_to_json(plan).encode())
     except OSError as error:
         raise _unwritable(plan, error) from error

@@ -3,7 +3,8 @@ every role can be reached."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.launch import ranks_on
@@ -16,7 +17,15 @@ MEET_WITHIN_S = 55.0
 class Rendezvous:
     """Collects one Ready from each node of the plan."""
 
-    def __init__(self, plan: Plan, node_names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        node_names: Sequence[str],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._began_s = clock()
         self._plan = plan
         self._names = tuple(node_names)
         self._ready: dict[int, Ready] = {}
@@ -50,7 +59,14 @@ class Rendezvous:
                 found[rank] = f"{host}:{port}"
         return tuple(found[rank] for rank in range(len(self._plan.roles)))
 
-    def too_late(self) -> LaunchError:
+    def begin(self) -> None:
+        """The agents are being started: their time runs from now."""
+        self._began_s = self._clock()
+
+    def too_late(self) -> LaunchError | None:
+        """What to say when the time is over, else None."""
+        if self.complete or self._clock() <= self._began_s + MEET_WITHIN_S:
+            return None
         missing = self.missing()
         return LaunchError(
             f"no agent answered within {MEET_WITHIN_S:g} s from "

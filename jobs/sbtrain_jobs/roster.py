@@ -71,6 +71,10 @@ class Roster:
     def agents(self) -> tuple[Peer, ...]:
         return tuple(self._agents.values())
 
+    @property
+    def connected(self) -> bool:
+        return bool(self._agents or self._trainers)
+
     def trainer(self, rank: int) -> Peer | None:
         return self._trainers.get(rank)
 

@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping
 
 import pytest
-from plans import example_plan
 
+from plans import example_plan
 from sbtrain_jobs.launch import (
     RoleContext,
     agent_command,

@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from plans import example_plan
 
+from plans import example_plan
 from sbtrain_jobs.stop import (
     AllStopped,
     Ended,

@@ -1,0 +1,392 @@
+"""One attempt from its first step to the end of its last process, as events arrive.
+
+    staging --> meeting --> training --> ending
+        \\__________ notice, failure or a lost node: straight to ending
+
+It decides when the attempt is over and with what facts; what becomes of the job then is
+sbtrain_jobs.aftermath's.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from sbtrain_jobs import launch, stop
+from sbtrain_jobs.cause import CauseFound, CauseInquiry
+from sbtrain_jobs.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.messages import (
+    Finish,
+    Held,
+    Hold,
+    Message,
+    Notice,
+    PhaseDone,
+    Ready,
+    RoleEnded,
+    Saved,
+    Start,
+    StepsDone,
+    StopAfter,
+)
+from sbtrain_jobs.outcome import Events, Failure, Outcome
+from sbtrain_jobs.place import Place
+from sbtrain_jobs.reach import candidate_addresses
+from sbtrain_jobs.record import RunRecord
+from sbtrain_jobs.rendezvous import Rendezvous
+from sbtrain_jobs.roster import Roster
+from sbtrain_jobs.slurm_step import SlurmStep, StepEnded
+from sbtrain_jobs.staged import REPORT_NAME, wants_staging
+from sbtrain_jobs.trainer_log import how_it_ended, last_lines
+from sbtrain_perf.request import Plan
+
+FAILED_GRACE_S = 5.0  # from TERM to KILL for the others when one role has failed
+ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
+LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
+OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
+LATE_WINDOW_S = 10.0  # the time is over already and TERM came: KILL follows soon
+
+
+class Attempt:
+    """Runs to its Outcome in the calling thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        plan_path: str,
+        place: Place,
+        *,
+        attempt: int,
+        folder: Path,
+        record: RunRecord,
+        events: Events,
+        inquiry: CauseInquiry,
+        environ: Mapping[str, str],
+        token: str,
+    ) -> None:
+        self._plan = plan
+        self._plan_path = plan_path
+        self._place = place
+        self._folder = folder
+        self._record = record
+        self._events = events
+        self._inquiry = inquiry
+        self._environ = {
+            **environ,
+            "SBTRAIN_ATTEMPT": str(attempt),
+            "SBTRAIN_TOKEN": token,
+        }
+        self._say = record.progress.say
+        self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
+        self._roster = Roster(plan, place.nodes)
+        self._rendezvous = Rendezvous(plan, place.nodes)
+        self._counting = stop.counting_ranks(plan)
+        self._stop = stop.StopState()
+        self._step: SlurmStep | None = None
+        self._cause: EndCause = "none"
+        self._noticed_s: float | None = None
+        self._notice_detail = ""
+        self._notice_written = False
+        self._overdue_said = False
+        self._any_spoke = False
+        self._finished = False  # before anybody was told to end
+        self._failure: Failure | None = None
+        self._end_by_s = 0.0
+        self._listener = ControlListener(token=token, sink=events.put)
+
+    def run(self) -> Outcome:
+        """Raises LaunchError when the steps cannot be started at all."""
+        try:
+            self._inquiry.ask()  # a notice may have come before anyone listened
+            if wants_staging(self._plan):
+                self._begin_staging()
+            else:
+                self._begin_agents()
+            while not self._over():
+                self._take(within_s=0.2)
+                self._inquiry.look()
+                self._look_at_clock()
+            return self._outcome()
+        finally:
+            self._listener.close()
+            self._end_step()
+
+    # -- beginnings --------------------------------------------------------------------
+
+    def _begin_staging(self) -> None:
+        assert self._plan.scratch_path is not None
+        size_mib = self._plan.data.total_bytes / (1 << 20)
+        self._say(f"staging {size_mib:.3g} MiB to {self._plan.nodes} nodes")
+        self._start_step(
+            "staging",
+            launch.staging_command(
+                self._plan,
+                python=sys.executable,
+                report=str(self._folder / REPORT_NAME),
+                scratch=self._plan.scratch_path,
+            ),
+        )
+
+    def _begin_agents(self) -> None:
+        self._phase = "meeting"
+        self._rendezvous.begin()
+        self._say(f"starting agents on {self._place.node_list}")
+        self._environ["SBTRAIN_CONTROL"] = candidate_addresses(self._listener.port)
+        self._start_step(
+            "agents",
+            launch.agent_command(self._plan, python=sys.executable, plan_path=self._plan_path),
+        )
+
+    def _begin_training(self) -> None:
+        self._phase = "training"
+        addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
+        self._say(
+            f"all {self._plan.nodes} nodes met; starting {len(self._plan.roles)} trainers"
+        )
+        self._tell_agents(Start(addresses=addresses))
+
+    def _start_step(self, name: str, argv: tuple[str, ...]) -> None:
+        self._step = SlurmStep(name, argv, environment=self._environ, sink=self._events.put)
+
+    # -- events ------------------------------------------------------------------------
+
+    def _take(self, *, within_s: float) -> None:
+        try:
+            event = self._events.get(timeout=within_s)
+        except queue.Empty:
+            return
+        match event:
+            case PeerSaid(peer=peer, message=message) if self._roster.knows(peer):
+                self._heard(peer, message)
+            case PeerJoined(peer=peer):
+                self._joined(peer)
+            case PeerLeft(peer=peer):
+                self._roster.left(peer)
+                if self._roster.lost_nodes and self._phase in ("meeting", "training"):
+                    self._say(f"lost {', '.join(self._roster.lost_nodes)}")
+                    self._begin_ending(grace_s=self._grace_s())
+            case StepEnded():
+                self._step_ended(event)
+            case CauseFound():
+                self._cause_found(event)
+            case signal.Signals():
+                self._noticed(f"{event.name} in the batch script")
+
+    def _joined(self, peer: Peer) -> None:
+        if not self._roster.joined(peer):
+            return
+        rank = peer.hello.rank
+        if peer.hello.who == "agent" and self._phase == "ending":
+            self._listener.send(peer, Finish(grace_s=0.0))
+        elif peer.hello.who == "trainer" and rank in self._counting:
+            self._any_spoke = True
+            self._advance(stop.Joined(rank=rank))
+
+    def _heard(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Ready():
+                if self._phase == "meeting":
+                    self._rendezvous.add(message)
+                    if self._rendezvous.complete:
+                        self._begin_training()
+            case Notice():
+                node = self._place.nodes[message.node]
+                self._noticed(f"{message.signal} in the step on {node}")
+            case StepsDone():
+                self._record.steps_done(message)
+            case PhaseDone():
+                self._record.phase_done(message)
+            case Held(step=step):
+                self._advance(stop.HeldAt(rank=peer.hello.rank, step=step))
+            case Saved(step=step):
+                if self._noticed_s is not None:
+                    self._say(f"saved step {step}")
+                    self._record.write("saved", step=step, detail=message.path)
+                self._advance(stop.SavedAt(rank=peer.hello.rank, step=step))
+            case RoleEnded(rank=rank, returncode=returncode):
+                if self._roster.ended(rank, returncode):
+                    self._role_ended(rank, returncode)
+
+    def _role_ended(self, rank: int, returncode: int) -> None:
+        if self._phase == "training" and self._roster.finished:
+            self._finished = True
+            self._say("training is complete")
+            self._begin_ending(grace_s=FAILED_GRACE_S)
+        self._advance(stop.Ended(rank=rank))
+        if self._phase != "training":
+            return
+        if returncode != 0 and self._noticed_s is None:
+            self._fail(
+                returncode,
+                f"{self._roster.describe(rank)} {how_it_ended(returncode)}",
+                log=self._folder / self._roster.log_name(rank),
+            )
+        elif self._roster.all_ended:
+            self._begin_ending(grace_s=0.0)
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._step = None
+        if self._phase == "ending":
+            self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
+            return
+        if event.name == "staging" and event.returncode == 0:
+            self._record.staged(self._folder / REPORT_NAME)
+            self._begin_agents()
+        elif event.name == "staging":
+            self._fail(event.returncode, f"staging ended with exit status {event.returncode}")
+        elif self._phase == "meeting":
+            missing = ", ".join(self._rendezvous.missing()) or "none"
+            self._fail(
+                LaunchError.exit_code,
+                f"srun ended with exit status {event.returncode} before all agents had met; "
+                f"missing: {missing}",
+            )
+        else:
+            self._begin_ending(grace_s=0.0)
+            self._end_by_s = time.monotonic() + LAST_WORDS_S
+
+    def _cause_found(self, found: CauseFound) -> None:
+        known = found.cause not in ("none", "unknown")
+        if self._cause != "cancelled" and (known or self._cause in ("none", "unknown")):
+            self._cause = found.cause
+        if self._noticed_s is None:
+            if known and found.cause != "time-limit":
+                self._noticed("Slurm's own word")
+            return
+        if not self._inquiry.open:
+            self._write_notice()
+
+    def _write_notice(self) -> None:
+        if self._notice_written:
+            return
+        self._notice_written = True
+        self._record.write("notice", cause=self._cause, detail=self._notice_detail)
+        words = {"none": "Slurm gives no reason", "unknown": "Slurm does not say why"}
+        self._say(f"cause: {words.get(self._cause, self._cause)}")
+
+    # -- stopping ----------------------------------------------------------------------
+
+    def _noticed(self, detail: str) -> None:
+        self._inquiry.ask()
+        if self._noticed_s is not None:
+            return
+        self._noticed_s = time.monotonic()
+        self._notice_detail = detail
+        if self._phase == "ending":
+            return
+        self._say(f"told to stop: {detail}")
+        if self._phase == "training":
+            self._advance(stop.StopAsked(reason=detail))
+        else:
+            self._begin_ending(grace_s=0.0)
+
+    def _advance(self, event: stop.StopEvent) -> None:
+        agreed_step = self._stop.agreed_step
+        self._stop, actions = stop.advance(self._stop, event)
+        if self._stop.agreed_step != agreed_step:
+            self._say(f"all stop after step {self._stop.agreed_step}")
+        for action in actions:
+            match action:
+                case stop.SendHold(rank=rank, reason=reason):
+                    self._tell_trainer(rank, Hold(reason=reason))
+                case stop.SendStopAfter(rank=rank, step=step):
+                    self._tell_trainer(rank, StopAfter(step=step))
+                case stop.AllStopped():
+                    # Scripts that do not speak to us save on TERM, if they save at all.
+                    self._begin_ending(
+                        grace_s=FAILED_GRACE_S if self._any_spoke else self._grace_s()
+                    )
+
+    def _fail(self, code: int, words: str, *, hint: str = "", log: Path | None = None) -> None:
+        if log is not None:
+            words += f"; the end of {log}:\n" + last_lines(log)
+        if self._failure is None:
+            self._failure = Failure(
+                code=code, words=words, hint=hint, first=self._noticed_s is None
+            )
+        self._inquiry.ask()  # a trainer may have felt Slurm's signal before we did
+        self._begin_ending(grace_s=FAILED_GRACE_S)
+
+    def _begin_ending(self, *, grace_s: float) -> None:
+        if self._phase == "ending":
+            return
+        if self._phase == "staging" and self._step is not None:
+            self._step.end()
+        self._phase = "ending"
+        self._end_by_s = time.monotonic() + grace_s + ENDING_SLACK_S
+        self._tell_agents(Finish(grace_s=grace_s))
+
+    def _look_at_clock(self) -> None:
+        now_s = time.monotonic()
+        if self._phase == "meeting" and (late := self._rendezvous.too_late()) is not None:
+            self._fail(late.exit_code, late.message, hint=late.hint)
+        if self._phase != "training" or self._noticed_s is None:
+            return
+        over_s = now_s - self._noticed_s - self._window_s()
+        if over_s > 0 and not self._overdue_said:
+            self._overdue_said = True
+            self._say("not saved within the grace; the last periodic checkpoint counts")
+        if over_s > (OVERDUE_S if self._cause == "preempted" else 0.0):
+            self._begin_ending(grace_s=0.0)
+
+    def _window_s(self) -> float:
+        """Seconds from the notice in which trainers may save."""
+        if self._cause == "preempted":
+            return max(1.0, self._plan.grace_s - 2.0)
+        if self._cause == "time-limit" and self._notice_detail.startswith("SIGTERM"):
+            return LATE_WINDOW_S
+        return max(1.0, launch.warning_s(self._plan.sbatch_options) - 5.0)
+
+    def _grace_s(self) -> float:
+        """From TERM to KILL for trainers that may be saving."""
+        if self._noticed_s is None:
+            return FAILED_GRACE_S
+        return max(1.0, self._window_s() - (time.monotonic() - self._noticed_s))
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        if self._phase != "ending" or self._inquiry.open or not self._events.empty():
+            return False
+        # What a process said last is read before its connection is seen to close.
+        if self._step is None and not self._roster.connected:
+            return True
+        return time.monotonic() >= self._end_by_s
+
+    def _outcome(self) -> Outcome:
+        self._roster.silent()
+        if self._noticed_s is not None:
+            self._write_notice()
+        return Outcome(
+            finished=self._finished,
+            noticed=self._noticed_s is not None,
+            cause=self._cause,
+            failure=self._failure,
+            lost_nodes=self._roster.lost_nodes,
+            saved_step=self._stop.saved_step,
+        )
+
+    def _end_step(self) -> None:
+        """No step of ours outlives the attempt."""
+        if self._step is None:
+            return
+        self._step.end()
+        if not self._step.join(5.0):
+            self._step.kill()
+            self._step.join(5.0)
+
+    def _tell_agents(self, message: Message) -> None:
+        for peer in self._roster.agents:
+            self._listener.send(peer, message)
+
+    def _tell_trainer(self, rank: int, message: Message) -> None:
+        peer = self._roster.trainer(rank)
+        if peer is not None:
+            self._listener.send(peer, message)

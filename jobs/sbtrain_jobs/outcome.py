@@ -1,0 +1,37 @@
+"""What an attempt is told, and what is known when it is over."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from dataclasses import dataclass
+
+from sbtrain_jobs.cause import CauseFound
+from sbtrain_jobs.control import ControlEvent
+from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.slurm_step import StepEnded
+
+Event = ControlEvent | StepEnded | CauseFound | signal.Signals
+Events = queue.SimpleQueue[Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The first thing that went wrong. code: an exit status, negative for a signal."""
+
+    code: int
+    words: str
+    hint: str = ""
+    first: bool = True  # before any notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What is known when all processes of the attempt have ended."""
+
+    finished: bool
+    noticed: bool
+    cause: EndCause
+    failure: Failure | None
+    lost_nodes: tuple[str, ...]
+    saved_step: int | None

@@ -1,0 +1,123 @@
+"""The supervisor: the batch side of one attempt, from the first signal handler to the exit
+code of the job. It puts the parts together; each part is a file of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import resource
+import secrets
+import time
+from collections.abc import Mapping
+
+from sbtrain_jobs.aftermath import Aftermath
+from sbtrain_jobs.attempt import Attempt
+from sbtrain_jobs.cause import CauseInquiry
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.job_control import JobControl
+from sbtrain_jobs.launch import chief_rank
+from sbtrain_jobs.ledger import Ledger, attempts, next_attempt
+from sbtrain_jobs.outcome import Events
+from sbtrain_jobs.place import (
+    attempt_folder,
+    place_from,
+    plan_of_task,
+    run_folder,
+    write_task_plan,
+)
+from sbtrain_jobs.record import RunRecord
+from sbtrain_jobs.signals import catch, notice_signals
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Plan
+
+
+def supervise(
+    plan: Plan,
+    plan_path: str,
+    *,
+    control: JobControl,
+    environ: Mapping[str, str],
+    events: Events | None = None,
+) -> int:
+    """Run one attempt of the plan inside its Slurm job.
+
+    Args:
+        plan_path: the plan's file; every node must be able to read it.
+        control: what asks Slurm, and requeues.
+        environ: the batch script's environment.
+        events: where the caller already puts the signals it caught.
+
+    Returns:
+        The job's exit code: that of training; 85 when the job is being requeued; 143 when
+        it was told to stop and is not.
+
+    Raises:
+        SbtrainError: the attempt could not begin; its exit_code is the job's.
+    """
+    events = queue.SimpleQueue() if events is None else events
+    catch(notice_signals(plan.preemption_signal), events.put)
+    own_plan = plan_of_task(plan, environ)
+    if own_plan is not plan:
+        plan, plan_path = own_plan, write_task_plan(own_plan)
+    place = place_from(plan, environ, now_s=time.time())
+    earlier = attempts(Ledger(run_folder(plan)).entries())
+    number = next_attempt(earlier, place.restart_count)
+    folder = attempt_folder(plan, number)
+    record = RunRecord(
+        plan,
+        place,
+        attempt=number,
+        folder=folder,
+        earlier=earlier,
+        lead_rank=chief_rank(plan),
+    )
+    record.start()
+    requeued = max(place.restart_count, sum(r.job_id == place.job_id for r in earlier))
+    try:
+        if requeued > plan.max_requeues:
+            raise LaunchError(
+                f"job {place.job_id} was requeued {requeued} times, the plan allows "
+                f"{plan.max_requeues}",
+                hint="the run folder and its checkpoints are untouched: submit again",
+            )
+        _allow_many_connections()
+        inquiry = CauseInquiry(control, place.job_id, sink=events.put)
+        outcome = Attempt(
+            plan,
+            plan_path,
+            place,
+            attempt=number,
+            folder=folder,
+            record=record,
+            events=events,
+            inquiry=inquiry,
+            environ=environ,
+            token=secrets.token_hex(16),
+        ).run()
+        return Aftermath(
+            plan,
+            place,
+            record=record,
+            events=events,
+            inquiry=inquiry,
+            control=control,
+            environ=environ,
+            requeues_left=plan.max_requeues - requeued,
+        ).conclude(outcome)
+    except SbtrainError as error:
+        record.write(
+            "ended",
+            cause="launch-failed",
+            exit_code=error.exit_code,
+            detail=error.message,
+        )
+        raise
+    finally:
+        record.close()
+
+
+def _allow_many_connections() -> None:
+    """As many open files as the host permits: one connection for each agent and trainer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

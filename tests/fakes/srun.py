@@ -1,0 +1,60 @@
+"""A stand-in for srun on one host: for faults that a real Slurm does not show on demand.
+
+Starts --ntasks copies of the command with the variables of a step, waits for all of them,
+and exits with the highest exit status. Injected by the environment:
+    FAKE_SRUN_SKIP=1,2    tasks that are never started
+    FAKE_SRUN_EXIT=N      nothing is started; exit with N
+    FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main(argv: list[str]) -> int:
+    if argv[-1] == "true":
+        return int(os.environ.get("FAKE_SRUN_PROBE", "0"))
+    if code := os.environ.get("FAKE_SRUN_EXIT"):
+        sys.stderr.write("srun: error: Unable to create step: injected\n")
+        return int(code)
+    first = next(i for i, word in enumerate(argv) if not word.startswith("--"))
+    options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
+    tasks = int(options["ntasks"])
+    skipped = {int(n) for n in os.environ.get("FAKE_SRUN_SKIP", "").split(",") if n}
+    running = [
+        subprocess.Popen(argv[first:], env=environment(task, tasks))
+        for task in range(tasks)
+        if task not in skipped
+    ]
+    if folder := os.environ.get("FAKE_SRUN_PIDS"):
+        for task, process in zip(sorted(set(range(tasks)) - skipped), running, strict=True):
+            (Path(folder) / f"task-{task}.pid").write_text(str(process.pid))
+
+    def end(_number: int, _frame: object) -> None:
+        for process in running:
+            process.kill()  # what Slurm does after KillWait
+
+    signal.signal(signal.SIGTERM, end)
+    codes = [process.wait() for process in running]
+    return max([128 - code if code < 0 else code for code in codes], default=0)
+
+
+def environment(task: int, tasks: int) -> dict[str, str]:
+    return {
+        **os.environ,
+        "SLURM_NODEID": str(task),
+        "SLURM_PROCID": str(task),
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_STEP_NUM_NODES": str(tasks),
+        "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURMD_NODENAME": f"c{task + 1}",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

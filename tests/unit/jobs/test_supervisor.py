@@ -1,0 +1,488 @@
+"""The supervisor and the agents, whole, under every kind of end. Slurm's part is injected:
+what runs on a real Slurm is in tests/cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sbtrain_perf.request import Role
+from supervised_runs import TRAIN, SupervisedRun, supervised_run
+
+USR1, USR2, TERM, KILL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL
+MakeRun = Callable[..., SupervisedRun]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[MakeRun]:
+    runs: list[SupervisedRun] = []
+
+    def make(script: str = TRAIN, **changes: object) -> SupervisedRun:
+        run = supervised_run(tmp_path, script, **changes)
+        runs.append(run)
+        return run
+
+    yield make
+    for run in runs:
+        run.stop()
+
+
+def processes_of(run: SupervisedRun) -> list[str]:
+    """Command lines of processes that still belong to this run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if str(run.folder) in line:
+                found.append(line)
+    return found
+
+
+def steps_begun(run: SupervisedRun) -> bool:
+    return "step " in run.output
+
+
+def test_training_to_its_end(make_run: MakeRun) -> None:
+    run = make_run(steps=15)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert run.result() == {"weight": 15.0}
+    assert run.saved_steps[-1] == 15
+    assert run.events() == ["started", "ended"]
+    assert run.last("ended").cause == "completed"
+    assert "rank 0 starts after step 0" in run.output  # the chief's output is the job's
+    assert "rank 1 starts" not in run.output
+    assert "rank 1 starts after step 0" in run.log("worker-1")
+    assert processes_of(run) == []
+
+
+@pytest.mark.parametrize("layout", ["allreduce", "ps"])
+def test_environment_of_every_role(make_run: MakeRun, layout: str) -> None:
+    script = (
+        "import os\n"
+        "for name in ('SBTRAIN_ROLE', 'SBTRAIN_RANK', 'SBTRAIN_NODE', 'TF_CONFIG', 'HERE'):\n"
+        "    print(name, os.environ[name], flush=True)\n"
+    )
+    roles = (Role(name="worker", index=0, node=0), Role(name="worker", index=1, node=1))
+    if layout == "ps":
+        roles = (
+            Role(name="ps", index=0, node=0),
+            Role(name="chief", index=0, node=0),
+            Role(name="worker", index=0, node=1),
+        )
+    run = make_run(script, layout=layout, roles=roles)
+    run.environ["HERE"] = "inherited"
+    run.start()
+    assert run.wait() == 0, run.output
+    for rank, role in enumerate(roles):
+        log = run.log(f"{role.name}-{role.index}")
+        assert f"SBTRAIN_RANK {rank}" in log
+        assert f"SBTRAIN_NODE {role.node}" in log
+        assert "HERE inherited" in log
+        assert log.count("127.0.0.1:") == len(roles)
+
+
+def test_the_exit_code_of_training_is_the_jobs_and_the_rest_is_ended(
+    make_run: MakeRun,
+) -> None:
+    script = (
+        "import os, sys, time\n"
+        "if os.environ['SBTRAIN_RANK'] == '1':\n"
+        "    print('the learning rate is not a number', file=sys.stderr)\n"
+        "    sys.exit(17)\n"
+        "time.sleep(600)\n"
+    )
+    run = make_run(script)
+    began = time.monotonic()
+    run.start()
+    assert run.wait() == 17, run.output
+    assert time.monotonic() - began < 20
+    assert "worker 1 on node c2 ended with exit status 17" in run.output
+    assert "    the learning rate is not a number" in run.output
+    assert run.last("ended").cause == "failed"
+    assert run.last("ended").exit_code == 17
+    assert run.requeues == []
+    assert processes_of(run) == []
+
+
+def test_a_trainer_that_ignores_term_is_killed_and_so_are_its_children(
+    make_run: MakeRun,
+) -> None:
+    script = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.environ['SBTRAIN_RANK'] == '1':\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)', __file__])\n"
+    )
+    run = make_run(script)
+    run.start()
+    assert run.wait() == 128 + signal.SIGSEGV, run.output
+    assert "worker 1 on node c2 was ended by SIGSEGV" in run.output
+    assert processes_of(run) == []
+
+
+def test_a_shell_script_trains_too(make_run: MakeRun) -> None:
+    script = '#!/bin/bash -e\necho "I am $SBTRAIN_ROLE $SBTRAIN_ROLE_INDEX of $1"\nexit 5\n'
+    run = make_run(script, name="train.sh", script_args=("two words",))
+    run.start()
+    assert run.wait() == 5, run.output
+    assert "I am worker 0 of two words" in run.log("worker-0")
+
+
+def test_a_script_that_is_not_there_is_named(make_run: MakeRun) -> None:
+    run = make_run(script_args=())
+    (run.folder / "train.py").unlink()
+    run.start()
+    assert run.wait() != 0
+    assert "cannot read the script" in run.output
+    assert run.requeues == []
+
+
+@pytest.mark.parametrize("number", [USR1, USR2, TERM])
+def test_a_notice_saves_the_agreed_step_and_requeues_once(
+    make_run: MakeRun, number: signal.Signals
+) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("preempted")
+    run.signal(number)
+    assert run.wait() == 85, run.output
+    saved = run.last("saved").step
+    assert saved
+    assert run.saved_steps == [saved]
+    assert run.requeues == ["7"]
+    assert run.events() == ["started", "notice", "saved", "ended", "requeued"] or (
+        run.events() == ["started", "saved", "notice", "ended", "requeued"]
+    )
+    assert run.last("notice").detail == f"{number.name} in the batch script"
+    assert run.last("ended").cause == "preempted"
+    assert processes_of(run) == []
+
+    run.say_cause("none")
+    run.start(restart_count=1)
+    run.wait_for(lambda: f"rank 0 starts after step {saved}" in run.log("worker-0", attempt=1))
+    run.wait_for(lambda: f"rank 1 starts after step {saved}" in run.log("worker-1", attempt=1))
+
+
+def test_a_notice_that_reaches_the_step_alone_counts(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("preempted")
+    os.kill(run.task_pid(1), USR1)
+    assert run.wait() == 85, run.output
+    assert run.last("notice").detail == "SIGUSR1 in the step on c2"
+    assert run.last("saved").step == run.saved_steps[-1]
+    assert run.requeues == ["7"]
+
+
+def test_a_site_may_use_another_signal(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000, preemption_signal="SIGHUP")
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.signal(signal.SIGHUP)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+
+
+def test_notices_come_in_heaps(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    for _ in range(20):
+        for number in (USR1, TERM):
+            run.signal(number)
+        os.kill(run.task_pid(0), USR1)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+    assert run.events().count("notice") == 1
+    assert run.last("saved").step == run.saved_steps[-1]
+
+
+def test_cancelled_is_saved_and_final(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("cancelled")
+    run.signal(TERM)
+    assert run.wait() == 143, run.output
+    assert run.saved_steps
+    assert run.requeues == []
+    assert run.last("ended").cause == "cancelled"
+
+
+def test_a_cancel_that_comes_after_the_preemption_is_final_too(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000, step_s=2.0)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("preempted")
+    run.signal(USR1)
+    run.wait_for(lambda: "cause: preempted" in run.output)
+    run.say_cause("cancelled")
+    assert run.wait() == 143, run.output
+    assert run.requeues == []
+    assert run.last("ended").cause == "cancelled"
+
+
+def test_what_slurm_has_requeued_is_not_requeued_again(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("requeued")
+    run.signal(TERM)
+    assert run.wait() == 85, run.output
+    assert run.requeues == []
+
+
+def test_a_run_that_cannot_resume_is_not_requeued(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000, resumable=False)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 143, run.output
+    assert run.requeues == []
+    assert "no way to resume" in run.output
+
+
+def test_the_cap_on_requeues(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000, max_requeues=2)
+    run.start(restart_count=2)
+    run.wait_for(lambda: steps_begun(run))
+    run.signal(USR1)
+    assert run.wait() == 143, run.output
+    assert run.requeues == []
+    run.start(restart_count=3)
+    assert run.wait() == 21, run.output
+    assert "was requeued 3 times, the plan allows 2" in run.output
+    assert run.last("ended").cause == "launch-failed"
+
+
+def test_slurm_away_is_waited_for_then_asked_again(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.say_cause("error")
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.signal(USR1)
+    run.wait_for(lambda: "waiting for Slurm" in run.output)
+    assert run.requeues == []  # it might have been cancelled
+    run.say_cause("preempted")
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+
+
+def test_a_requeue_that_slurm_refuses_is_said(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    (run.folder / "refuse").touch()
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert "not requeued: Requested operation is presently disabled" in run.output
+    assert "scontrol requeue 7" in run.output
+    assert run.last("requeue-failed").detail
+
+
+def test_a_notice_before_trainers_speak(make_run: MakeRun) -> None:
+    run = make_run("import time; time.sleep(600)", grace_s=4.0)
+    run.start()
+    run.wait_for(lambda: "starting 2 trainers" in run.output)
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+    assert "saved" not in run.events()
+
+
+def test_a_notice_before_agents_meet(make_run: MakeRun) -> None:
+    run = make_run()
+    run.environ["FAKE_SRUN_SKIP"] = "1"
+    run.start()
+    run.wait_for(lambda: "starting agents" in run.output)
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+
+
+def test_a_notice_that_nobody_heard_is_asked_for(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.say_cause("preempted")
+    run.start()
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+
+
+def test_a_notice_during_a_save(make_run: MakeRun) -> None:
+    script = TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(1.5)")
+    script = script.replace("weight += 1", "weight += 1; print('at', step, flush=True)")
+    run = make_run(script, steps=100_000, checkpoint_interval_s=0.5)
+    run.start()
+    run.wait_for(lambda: "at 2" in run.output)
+    time.sleep(1.0)
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.last("saved").step == run.saved_steps[-1]
+
+
+def test_a_notice_as_training_ends_completes_the_job(make_run: MakeRun) -> None:
+    run = make_run(steps=3, step_s=0.8)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    time.sleep(1.2)  # the last step runs, or the last save
+    run.signal(USR1)
+    code = run.wait()
+    assert code in (0, 85), run.output
+    assert len(run.requeues) == (1 if code == 85 else 0)
+    assert run.last("ended").cause == ("none" if code == 85 else "completed")
+
+
+def test_a_shell_script_gets_term_and_the_grace_to_save(make_run: MakeRun) -> None:
+    script = (
+        "#!/bin/bash\n"
+        "trap 'sleep 1; echo kept > \"$SBTRAIN_RUN_DIR/state-$SBTRAIN_RANK\"; exit 0' TERM\n"
+        "echo ready\n"
+        "while :; do sleep 0.1; done\n"
+    )
+    run = make_run(script, name="train.sh")
+    run.start()
+    run.wait_for(lambda: "ready" in run.output and "ready" in run.log("worker-1"))
+    run.say_cause("preempted")
+    run.signal(USR1)
+    run.wait()
+    assert (run.run_dir / "state-0").read_text() == "kept\n"
+    assert (run.run_dir / "state-1").read_text() == "kept\n"
+    assert run.requeues == ["7"]
+
+
+def test_a_save_that_hangs_past_the_time_limits_warning_is_left_behind(
+    make_run: MakeRun,
+) -> None:
+    script = TRAIN.replace(
+        "def save(folder):", "def save(folder):\n        time.sleep(600 if step > 3 else 0)"
+    )
+    run = make_run(
+        script, steps=100_000, checkpoint_interval_s=0.1, sbatch_options=("--signal=B:USR1@9",)
+    )
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    time.sleep(1.0)
+    run.say_cause("time-limit")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert "the last periodic checkpoint counts" in run.output
+    assert run.requeues == ["7"]
+    assert run.last("ended").cause == "time-limit"
+    assert "saved" not in run.events()
+
+
+def test_a_missing_node_is_named(make_run: MakeRun) -> None:
+    run = make_run()
+    run.environ |= {"FAKE_SRUN_SKIP": "1", "FAKE_MEET_WITHIN_S": "2"}
+    run.start()
+    assert run.wait() == 21, run.output
+    assert "from 1 of 2 nodes: c2" in run.output
+    assert run.last("ended").cause == "failed"
+
+
+def test_srun_that_fails_at_once_is_said_at_once(make_run: MakeRun) -> None:
+    run = make_run()
+    run.environ["FAKE_SRUN_EXIT"] = "1"
+    began = time.monotonic()
+    run.start()
+    assert run.wait() == 21, run.output
+    assert time.monotonic() - began < 15
+    assert "srun ended with exit status 1 before all agents had met" in run.output
+
+
+def test_an_agent_that_dies_on_a_node_that_is_well_fails_the_job(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    os.kill(run.task_pid(1), KILL)
+    assert run.wait() == 21, run.output
+    assert "the agent on node c2 ended without a word" in run.output
+    assert run.requeues == []
+
+
+def test_a_node_that_is_lost_is_left_to_slurm(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.environ["FAKE_SRUN_PROBE"] = "1"
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    os.kill(run.task_pid(1), KILL)
+    run.wait_for(lambda: "waiting for Slurm to say what becomes of node c2" in run.output)
+    run.say_cause("node-fail")
+    run.signal(TERM)
+    assert run.wait() == 85, run.output
+    assert run.requeues == []  # Slurm does it
+    assert run.last("ended").cause == "node-fail"
+
+
+def test_an_attempt_that_left_no_end_is_ended_by_the_next(make_run: MakeRun) -> None:
+    run = make_run(steps=40, checkpoint_interval_s=0.3)
+    run.start()
+    run.wait_for(lambda: run.saved_steps)
+    run.stop()
+    run.start(restart_count=1)
+    assert run.wait() == 0, run.output
+    lost = next(entry for entry in run.ledger if entry.event == "ended")
+    assert (lost.attempt, lost.cause) == (0, "node-fail")
+    assert "starts after step 0" not in run.log("worker-0", attempt=1)
+    assert run.result() == {"weight": 40.0}
+
+
+def test_agents_end_their_trainers_when_the_supervisor_is_killed(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    assert run.process is not None
+    os.kill(run.process.pid, KILL)
+    run.wait()
+    end_s = time.monotonic() + 20
+    while processes_of(run) and time.monotonic() < end_s:
+        time.sleep(0.2)
+    assert processes_of(run) == []
+
+
+def test_tasks_of_an_array_share_nothing(make_run: MakeRun) -> None:
+    run = make_run(steps=100_000)
+    run.environ |= {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+    run.start()
+    run.wait_for(lambda: steps_begun(run))
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7_3"]
+    assert (run.run_dir / "task-3" / "ledger.jsonl").exists()
+    assert not (run.run_dir / "ledger.jsonl").exists()
+    assert list((run.run_dir / "checkpoints" / "task-3").rglob("step-*"))
+
+
+def test_outside_a_job_and_with_too_few_nodes(make_run: MakeRun) -> None:
+    run = make_run()
+    run.environ["SLURM_JOB_ID"] = ""
+    run.start()
+    assert run.wait() == 21
+    assert "this is not a Slurm job" in run.output
+    run.environ |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
+    run.start()
+    assert run.wait() == 21
+    assert "the job has 1 nodes (c1), the plan needs 2" in run.output
+
+
+def test_a_run_folder_that_cannot_be_written(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(run_dir=str(tmp_path / "run" / "file"))
+    (tmp_path / "run" / "file").touch()
+    run.start(plan_path=tmp_path / "plan.json")
+    assert run.wait() == 21, run.output
+    assert "cannot write the run folder" in run.output
