@@ -17,9 +17,10 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, TypeVar
 
-from sbtrain.errors import SlurmRejectedError, SlurmUnparsableError
+from sbtrain.errors import SlurmMissingError, SlurmRejectedError, SlurmUnparsableError
 from sbtrain.slurm import json_forms, text_forms
 from sbtrain.slurm.client import (
     Attempt,
@@ -252,6 +253,7 @@ class CommandsClient:
 
     def _send(self, submission: Submission) -> Submitted:
         argv = ["sbatch", "--parsable", *_sbatch_words(submission)]
+        self._find_configuration()
         try:
             answer = run_command(
                 argv,
@@ -282,6 +284,7 @@ class CommandsClient:
     ) -> CommandResult:
         """Run a command whose text is read here; its output does not depend on the user's
         settings."""
+        self._find_configuration()
         try:
             return run_command(
                 argv,
@@ -292,6 +295,15 @@ class CommandsClient:
             )
         except CommandError as error:
             raise slurm_error(error) from error
+
+    def _find_configuration(self) -> None:
+        """Slurm's commands look for a missing configuration file for a whole minute."""
+        conf = self._environ.get("SLURM_CONF")
+        if conf and not Path(conf).exists():
+            raise SlurmMissingError(
+                f"there is no file {conf}, where SLURM_CONF says that Slurm's configuration is",
+                hint="correct or unset SLURM_CONF; a private cluster may have been taken down",
+            )
 
 
 def _sbatch_words(submission: Submission) -> list[str]:
