@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sbtrain.errors import SbatchUsageError
 from sbtrain_perf.errors import RequestError
 
 Takes = Literal["value", "maybe", "nothing"]
@@ -77,6 +78,9 @@ SHORT: Mapping[str, str] = {
     "x": "exclude",
 }
 _ALIASES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
+# What sbtrain does itself: its own script takes the place of --wrap, and sbatch must print
+# the job's id and end at once. Such words are read and not passed on.
+DONE_HERE = {"wrap", "wait", "quiet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +95,9 @@ class Setting:
 class Words:
     """Words split by getopt's rules.
 
-    words holds sbatch's words untouched; settings what they mean; train the words of our
-    own flags as (flag, value); rest what follows the last option.
+    words holds sbatch's words untouched and in order, except --wrap, --wait and --quiet;
+    settings what all of them mean; train the words of our own flags as (flag, value); rest
+    what follows the last option.
     """
 
     words: tuple[str, ...]
@@ -144,7 +149,7 @@ def split_command_line(argv: Sequence[str], train_flags: Mapping[str, bool]) -> 
 
 
 def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
-    """Split words by getopt's rules, `+` mode. --wrap is read, not kept among words.
+    """Split words by getopt's rules, `+` mode.
 
     Raises:
         RequestError: an option lacks its value, or one of ours is unknown.
@@ -167,11 +172,13 @@ def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
         else:
             if word.startswith("--"):
                 found, taken = _long(word, following)
+                kept = "" if found[0].name in DONE_HERE else word
             else:
                 found, taken = _bundle(word, following)
+                kept = _without_ours(word, found)
             settings.extend(found)
-            if not any(setting.name == "wrap" for setting in found):
-                words.extend(argv[at : at + 1 + taken])
+            if kept:
+                words.extend((kept, *argv[at + 1 : at + 1 + taken]))
         at += 1 + taken
     return Words(
         words=tuple(words),
@@ -220,9 +227,8 @@ def _long(word: str, following: str | None) -> tuple[list[Setting], int]:
     name, takes = known
     if takes == "value" and value is None:
         if following is None:
-            raise RequestError(
-                f"option --{name} requires an argument",
-                hint=f"write --{name}=VALUE",
+            raise SbatchUsageError(
+                f"option --{name} requires an argument", hint=f"write --{name}=VALUE"
             )
         return [Setting(name=name, value=following)], 1
     return [Setting(name=name, value=value)], 0
@@ -244,13 +250,25 @@ def _bundle(word: str, following: str | None) -> tuple[list[Setting], int]:
             found.append(Setting(name=name, value=attached or None))
             return found, 0
         elif following is None:
-            raise RequestError(
+            raise SbatchUsageError(
                 f"option -{letter} requires an argument", hint=f"write --{name}=VALUE"
             )
         else:
             found.append(Setting(name=name, value=following))
             return found, 1
     return found, 0
+
+
+def _without_ours(word: str, found: Sequence[Setting]) -> str:
+    """A bundle without the letters of what sbtrain does itself: `-HW` is then `-H`."""
+    letters = word[1 : 1 + len(found)]
+    kept = [
+        letter
+        for letter, setting in zip(letters, found, strict=True)
+        if setting.name not in DONE_HERE
+    ]
+    rest = word[1 + len(found) :]
+    return f"-{''.join(kept)}{rest}" if kept else ""
 
 
 def _train(
@@ -267,9 +285,7 @@ def _train(
         )
     if not train_flags[name]:
         if equals:
-            raise RequestError(
-                f"option --{name} takes no value", hint=f"write --{name} alone"
-            )
+            raise RequestError(f"option --{name} takes no value", hint=f"write --{name} alone")
         return (name, None), 0
     if equals:
         return (name, text), 0

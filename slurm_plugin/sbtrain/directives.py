@@ -2,21 +2,39 @@
 
 sbatch reads directives up to the first line that is neither blank nor a comment, and says
 nothing about those after it: such lines are reported here, with file and line. The rules of
-quotes, backslashes and `#` are those of sbatch (22.05 and 24.11), compared with the program itself
-in the tests.
+quotes, backslashes and `#` are those of sbatch (22.05 and 24.11); the tests compare with
+the program itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sbtrain.argv import TRAIN_PREFIX, Setting, heterogeneous, split_words
+from sbtrain.argv import (
+    DONE_HERE,
+    TRAIN_PREFIX,
+    Setting,
+    Words,
+    heterogeneous,
+    split_words,
+)
+from sbtrain.errors import SbatchUsageError
 from sbtrain_perf.errors import RequestError
 
-# Comment lines that sbatch, or slurmctld for burst buffers, reads in the submitted script.
-_SLURM_READS = ("#SBATCH", "#SLURM", "#BB", "#DW", "#STB")
+_BURST_BUFFER = ("#BB", "#DW", "#STB")  # slurmctld reads these in the submitted script
 _BLANKS = " \t\n\v\f\r"
+
+
+class DirectiveError(RequestError):
+    """A directive that cannot be read. excerpt shows the line, with a caret under the place;
+    exit_code is sbatch's own where sbatch would refuse the line too."""
+
+    def __init__(self, message: str, *, hint: str, excerpt: str, exit_code: int) -> None:
+        super().__init__(message, hint=hint)
+        self.excerpt = excerpt
+        self.exit_code = exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +68,24 @@ class Directives:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    file: str
+    number: int
+    line: str
+
+    def error(
+        self, message: str, *, column: int, hint: str, exit_code: int = RequestError.exit_code
+    ) -> DirectiveError:
+        indent = "".join("\t" if mark == "\t" else " " for mark in self.line[:column])
+        return DirectiveError(
+            f"{self.file}:{self.number}: {message}",
+            hint=hint,
+            excerpt=f"  {self.line}\n  {indent}^",
+            exit_code=exit_code,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Word:
     text: str
     column: int  # 0-based place in the line
@@ -59,8 +95,8 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
     """Read the directives of a script's text. `file` is its name in messages.
 
     Raises:
-        RequestError: a directive that sbatch refuses, or a `#SBTRAIN` line that is wrong;
-            shows the line with a caret under the place.
+        DirectiveError: sbatch would refuse a line, or a `#SBTRAIN` line is wrong.
+        RequestError: several components.
     """
     settings: list[Setting] = []
     train: list[tuple[str, str | None]] = []
@@ -68,20 +104,26 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
     dropped: list[Dropped] = []
     command_line = 0
     for number, line in enumerate(text.split("\n"), start=1):
-        ours = line.startswith("#SBTRAIN")
+        ours = re.match(r"#SBTRAIN(\s|$)", line) is not None
         theirs = line.startswith(("#SBATCH", "#SLURM"))
         if command_line:
             if ours or theirs:
-                place = f"{file}:{number}"
                 dropped.append(
-                    Dropped(place=place, line=line.rstrip(), command_line=command_line)
+                    Dropped(
+                        place=f"{file}:{number}",
+                        line=line.rstrip(),
+                        command_line=command_line,
+                    )
                 )
             continue
+        place = _Place(file=file, number=number, line=line)
         if ours:
-            train.extend(_ours(line, file=file, number=number, train_flags=train_flags))
-        elif line.startswith(_SLURM_READS):
-            if theirs:
-                settings.extend(_theirs(line, file=file, number=number))
+            train.extend(_ours(place, train_flags).train)
+        elif theirs:
+            split = _theirs(place)
+            settings.extend(split.settings)
+            kept.append(_carried(line, split))
+        elif line.startswith(_BURST_BUFFER):
             kept.append(line)
         elif _is_command(line):
             command_line = number
@@ -115,100 +157,92 @@ def _is_command(line: str) -> bool:
     return bool(stripped) and not stripped.startswith("#")
 
 
-def _theirs(line: str, *, file: str, number: int) -> tuple[Setting, ...]:
-    prefix = 7 if line.startswith("#SBATCH") else 6
-    words = list(_words(line, start=prefix, file=file, number=number))
+def _theirs(place: _Place) -> Words:
+    words = list(_words(place, start=7 if place.line.startswith("#SBATCH") else 6))
     texts = [word.text for word in words]
     for word in words:
         if word.text.startswith(TRAIN_PREFIX):
-            raise _at(
+            raise place.error(
                 "sbatch does not know this option",
-                line=line,
                 column=word.column,
-                file=file,
-                number=number,
                 hint="write it on a line of its own that starts with #SBTRAIN",
+                exit_code=SbatchUsageError.exit_code,
             )
     if "hetjob" in texts or "packjob" in texts:
         raise heterogeneous()
-    try:
-        split = split_words(texts, {})
-    except RequestError as error:
-        column = words[-1].column
-        raise _at(
-            error.message, line=line, column=column, file=file, number=number, hint=error.hint
-        ) from None
+    split = _split(place, words, {})
     if split.rest:
         stray = words[len(words) - len(split.rest)]
-        raise _at(
-            f"invalid directive: {stray.text}",
-            line=line,
+        raise place.error(
+            f"Invalid directive found in batch script: {stray.text}",
             column=stray.column,
-            file=file,
-            number=number,
             hint="quote a value that holds blanks; sbatch refuses this line too",
+            exit_code=SbatchUsageError.exit_code,
         )
-    return split.settings
+    return split
 
 
-def _ours(
-    line: str, *, file: str, number: int, train_flags: Mapping[str, bool]
-) -> tuple[tuple[str, str | None], ...]:
-    words = list(_words(line, start=len("#SBTRAIN"), file=file, number=number))
-    texts = [word.text for word in words]
-    column = words[-1].column if words else 0
-    try:
-        split = split_words(texts, train_flags)
-    except RequestError as error:
-        raise _at(
-            error.message, line=line, column=column, file=file, number=number, hint=error.hint
-        ) from None
+def _ours(place: _Place, train_flags: Mapping[str, bool]) -> Words:
+    words = list(_words(place, start=len("#SBTRAIN")))
+    split = _split(place, words, train_flags)
     if split.rest or split.settings:
-        raise _at(
+        raise place.error(
             "a #SBTRAIN line holds --train-... options alone",
-            line=line,
             column=words[0].column,
-            file=file,
-            number=number,
             hint="options of sbatch belong on a #SBATCH line",
         )
-    return split.train
+    return split
 
 
-def _words(line: str, *, start: int, file: str, number: int) -> Iterator[_Word]:
+def _split(place: _Place, words: list[_Word], train_flags: Mapping[str, bool]) -> Words:
+    try:
+        return split_words([word.text for word in words], train_flags)
+    except RequestError as error:
+        raise place.error(
+            error.message,
+            column=words[-1].column,
+            hint=error.hint,
+            exit_code=error.exit_code,
+        ) from None
+
+
+def _carried(line: str, split: Words) -> str:
+    """The line itself, or without what sbtrain does in sbatch's place."""
+    if not any(setting.name in DONE_HERE for setting in split.settings):
+        return line
+    return " ".join(("#SBATCH", *map(quote_directive, split.words)))
+
+
+def _words(place: _Place, *, start: int) -> Iterator[_Word]:
     """Words of a directive: quotes and backslashes as sbatch takes them.
 
     A backslash keeps the next character, also inside single quotes; an unescaped `#` outside
     quotes ends the line; an empty word ends the reading. A space after a backslash is kept
     as by 24.11 (22.05 ends the word there, and then refuses most such lines itself).
     """
-    at = start
+    line, at = place.line, start
     while True:
         while at < len(line) and line[at] in _BLANKS:
             at += 1
         if at >= len(line):
             return
         if line[at] == ":":
-            raise _at(
+            raise place.error(
                 "unexpected ':'",
-                line=line,
                 column=at,
-                file=file,
-                number=number,
                 hint="several components cannot stand in one directive",
+                exit_code=1,
             )
-        word, end = _word(line, start=at, file=file, number=number)
+        word, end = _word(place, start=at)
         if not word:
             return
         yield _Word(text=word, column=at)
         at = end
 
 
-def _word(line: str, *, start: int, file: str, number: int) -> tuple[str, int]:
-    taken: list[str] = []
-    quote = ""
-    quoted_from = start
-    at = start
+def _word(place: _Place, *, start: int) -> tuple[str, int]:
+    line, taken, at = place.line, list[str](), start
+    quote, quoted_from = "", start
     escaped = False
     while at < len(line):
         mark = line[at]
@@ -233,19 +267,10 @@ def _word(line: str, *, start: int, file: str, number: int) -> tuple[str, int]:
             taken.append(mark)
         at += 1
     if quote:
-        raise _at(
+        raise place.error(
             f"unmatched {quote}",
-            line=line,
             column=quoted_from,
-            file=file,
-            number=number,
             hint="close the quote on the same line",
+            exit_code=1,
         )
     return "".join(taken), at
-
-
-def _at(
-    message: str, *, line: str, column: int, file: str, number: int, hint: str
-) -> RequestError:
-    caret = "".join("\t" if mark == "\t" else " " for mark in line[:column]) + "^"
-    return RequestError(f"{file}:{number}: {message}\n  {line}\n  {caret}", hint=hint)

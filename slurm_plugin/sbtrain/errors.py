@@ -2,12 +2,15 @@
 
 SbtrainError                         sbtrain_perf.errors; number: exit code of a command
 ├── RequestError              2      the request contradicts itself
+│   ├── ScriptError           1      the script cannot be read, or sbatch would refuse it
+│   └── SbatchUsageError    255      sbatch would refuse these options, with this code
 ├── PlanError                 3      no plan fits, or a plan file cannot be read
 ├── TimingLogError            4
 ├── CoefficientsError         5
 ├── MissingExtraError         6      a package of an extra is not installed
 ├── SiteError                10      a site file is missing or says something impossible
 ├── PolicyRefusalError       11      the site's policy forbids the request
+├── HomeError                16      the user's list of runs cannot be read or written
 ├── SlurmError                       Slurm did not do what it was asked
 │   ├── SlurmMissingError    12      its commands or its configuration are not there
 │   ├── SlurmRejectedError   13      it understood and refused
@@ -25,10 +28,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.errors import RequestError, SbtrainError
 
 if TYPE_CHECKING:
     from sbtrain_staging.errors import StagingError
+
+
+class ScriptError(RequestError):
+    exit_code = 1
+
+
+class SbatchUsageError(RequestError):
+    exit_code = 255
+
+
+class HomeError(SbtrainError):
+    exit_code = 16
 
 
 class SiteError(SbtrainError):

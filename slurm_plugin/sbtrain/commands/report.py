@@ -1,0 +1,39 @@
+"""How a command ends: what it prints of an error, with which exit status, and its version."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sbtrain.errors import SlurmRejectedError, describe
+
+if TYPE_CHECKING:
+    from sbtrain_perf.errors import SbtrainError
+    from sbtrain_staging.errors import StagingError
+
+
+def report(error: SbtrainError | StagingError) -> int:
+    """Print an error to stderr; returns the exit status.
+
+    What sbatch refused stands there in sbatch's own words, with sbatch's own status.
+    """
+    if isinstance(error, SlurmRejectedError) and error.argv[:1] == ("sbatch",):
+        sys.stderr.write(error.stderr)
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        return error.returncode or error.exit_code
+    happened, *hint = describe(error).splitlines()
+    excerpt = getattr(error, "excerpt", "")
+    lines = (happened, *([excerpt] if excerpt else []), *hint)
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    return error.exit_code
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("sbtrain")
+    except PackageNotFoundError:
+        return "from a source tree"

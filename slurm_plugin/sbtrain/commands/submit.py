@@ -1,0 +1,304 @@
+"""`sbtrain`: plan a distributed training run and hand it to sbatch.
+
+On stdout stands what sbatch prints, and nothing else; on stderr what sbtrain has to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbtrain_perf.errors import SbtrainError
+
+if TYPE_CHECKING:
+    from sbtrain.job_script import JobScript
+    from sbtrain.slurm.client import SlurmClient, Submission, Submitted
+    from sbtrain.submission import Asked
+    from sbtrain_perf.decision import Decision
+    from sbtrain_perf.request import ClusterShape, Plan
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    return run(sys.argv[1:], os.environ)
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Exit status: 0, sbatch's own where sbatch refused, or that of the error."""
+    from sbtrain.commands.report import report
+
+    try:
+        return _run(argv, environ)
+    except SbtrainError as error:
+        return report(error)
+    except KeyboardInterrupt as stop:
+        said = stop.args[0] if stop.args else "interrupted; nothing was submitted"
+        sys.stderr.write(f"sbtrain: {said}\n")
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    from sbtrain.argv import given, split_command_line
+    from sbtrain.flags import FLAGS, help_text, read_flags
+
+    line = split_command_line(argv, FLAGS)
+    if given(line.settings, "help", "usage"):
+        sys.stdout.write(help_text())
+        return 0
+    if given(line.settings, "version"):
+        from sbtrain.commands.report import version
+
+        sys.stdout.write(f"sbtrain {version()}\n")
+        return 0
+
+    from sbtrain.argv import last_value
+    from sbtrain.directives import read_directives
+    from sbtrain.script import read_script
+    from sbtrain.submission import ask
+
+    cwd = Path.cwd()
+    script = read_script(
+        line.script,
+        wrap=line.wrap,
+        chdir=last_value(line.settings, "chdir"),
+        cwd=cwd,
+        environ=environ,
+        stdin=sys.stdin.buffer.read,
+    )
+    directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
+    options = read_flags(line.train, directives.train)
+    asked = ask(line, options, script, directives, cwd=cwd, environ=environ)
+    _warn(asked, environ)
+    shape, decision = _decide(asked, cwd=cwd, environ=environ)
+    if options.explain:
+        from sbtrain_perf.explain import plan_table
+
+        sys.stdout.write(plan_table(decision, shape))
+        return 0 if decision.chosen else _no_plan(decision).exit_code
+    if decision.chosen is None:
+        raise _no_plan(decision)
+    return _hand_over(asked, decision.chosen, environ=environ)
+
+
+def _warn(asked: Asked, environ: Mapping[str, str]) -> None:
+    """Say what sbatch keeps to itself; --train-strict makes an error of it."""
+    from sbtrain_perf.errors import RequestError
+
+    dropped = asked.directives.dropped
+    for one in dropped:
+        sys.stderr.write(f"sbtrain: warning: {one.message}\n")
+    if dropped and asked.options.strict:
+        raise RequestError(
+            f"--train-strict: {len(dropped)} directives of {asked.script.shown} are ignored "
+            "by sbatch",
+            hint="move them above the first command of the script",
+        )
+    if "SLURM_JOB_ID" in environ and not asked.options.explain:
+        sys.stderr.write(
+            f"sbtrain: warning: this is inside job {environ['SLURM_JOB_ID']}; the new job "
+            "does not end with it\n"
+        )
+
+
+def _decide(
+    asked: Asked, *, cwd: Path, environ: Mapping[str, str]
+) -> tuple[ClusterShape, Decision]:
+    from datetime import UTC, datetime
+
+    from sbtrain.home import learnt_coefficients
+    from sbtrain.run_folder import new_run_id, placed, runs_folder
+    from sbtrain.site import load_site
+    from sbtrain.submission import asked_signal
+    from sbtrain_perf.coefficients import load_coefficients
+    from sbtrain_perf.planner import plan_request
+
+    shape = load_site(asked.options.site, environ)
+    now = datetime.now(UTC)
+    run_id = new_run_id(asked.request.workload, now)
+    decision = plan_request(
+        asked.request,
+        shape,
+        load_coefficients(learnt_coefficients(environ)),
+        run_id=run_id,
+        run_dir=str(runs_folder(cwd, environ) / run_id),
+    )
+    if decision.chosen is None:
+        return shape, decision
+    plan = placed(decision.chosen, asked.script, now=now)
+    own_signal = asked_signal(asked.settings)
+    if own_signal:
+        plan = dataclasses.replace(plan, preemption_signal=own_signal)
+    return shape, dataclasses.replace(decision, chosen=plan)
+
+
+def _no_plan(decision: Decision) -> SbtrainError:
+    from sbtrain_perf.errors import PlanError
+
+    return PlanError(decision.refusal, hint="--train-explain shows what was weighed and why")
+
+
+def _hand_over(asked: Asked, plan: Plan, *, environ: Mapping[str, str]) -> int:
+    """Print the job script, ask Slurm whether it would take it, or submit it."""
+    from sbtrain.argv import given
+    from sbtrain.job_script import job_script
+    from sbtrain.slurm.commands import CommandsClient
+    from sbtrain.submission import additions
+
+    added = additions(asked, plan)
+    plan = dataclasses.replace(
+        plan, sbatch_options=(*added.directives, *plan.sbatch_options, *added.words)
+    )
+    text = job_script(plan, _parts(asked, plan, added.directives))
+    if asked.options.dry_run:
+        sys.stdout.write(text)
+        return 0
+    client = CommandsClient(
+        environ={name: value for name, value in environ.items() if name != "SBATCH_WAIT"}
+    )
+    words = (*asked.sbatch_words, *added.words)
+    if given(asked.settings, "test-only"):
+        return _test_only(client, words, text)
+    return _submit(client, asked, plan, words=words, text=text, environ=environ)
+
+
+def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:
+    from sbtrain.job_script import JobScript
+    from sbtrain.run_folder import PLAN_NAME
+
+    return JobScript(
+        directives=directives,
+        user_lines=asked.directives.kept_lines,
+        python=sys.executable,
+        script_dir=str(asked.script.folder),
+        plan_path=str(Path(plan.run_dir) / PLAN_NAME),
+    )
+
+
+def _test_only(client: SlurmClient, words: Sequence[str], text: str) -> int:
+    from sbtrain.slurm.client import Submission
+
+    said = client.test_only(Submission(options=tuple(words), script_text=text))
+    start = datetime.fromtimestamp(said.start_time_s).isoformat()
+    sys.stderr.write(
+        f"sbtrain: the job would start at {start} on nodes {said.nodes} in partition "
+        f"{said.partition}\n"
+    )
+    for job in said.preempts:
+        sys.stderr.write(f"sbtrain: it would preempt job {job}\n")
+    return 0
+
+
+def _submit(
+    client: SlurmClient,
+    asked: Asked,
+    plan: Plan,
+    *,
+    words: Sequence[str],
+    text: str,
+    environ: Mapping[str, str],
+) -> int:
+    from sbtrain.argv import given, last_value
+    from sbtrain.ledger import Run, append_run
+    from sbtrain.run_folder import write_run_folder
+    from sbtrain.slurm.client import Submission
+    from sbtrain.submission import waits
+
+    job_path = write_run_folder(plan, script=asked.script, job_text=text)
+    submitted = _send(
+        client,
+        plan,
+        Submission(
+            options=tuple(words),
+            script=job_path,
+            token=plan.run_id,
+            comment=last_value(asked.settings, "comment") or "",
+        ),
+    )
+    quiet = given(asked.settings, "quiet")
+    if not quiet:
+        sys.stdout.write(_announcement(submitted, parsable=given(asked.settings, "parsable")))
+        sys.stdout.flush()
+    try:
+        append_run(
+            Run(
+                run_id=plan.run_id,
+                job_id=submitted.job_id,
+                run_dir=plan.run_dir,
+                workload=plan.workload,
+                submitted=plan.submitted_at,
+                cluster=submitted.cluster,
+            ),
+            environ,
+        )
+    except SbtrainError as error:
+        sys.stderr.write(f"sbtrain: warning: {error.message}; sbtrainctl will not list it\n")
+    if submitted.messages and not (quiet and "error" not in submitted.messages):
+        sys.stderr.write(submitted.messages)
+    if not quiet:
+        sys.stderr.write(f"sbtrain: {plan.reason}\nsbtrain: run folder {plan.run_dir}\n")
+    if waits(asked.settings, environ):
+        from sbtrain.commands.waiting import wait_for_job
+
+        return wait_for_job(client, submitted.job_id)
+    return 0
+
+
+def _send(client: SlurmClient, plan: Plan, submission: Submission) -> Submitted:
+    """Submit; whatever goes wrong, neither a job nor a run folder is left behind."""
+    from sbtrain.errors import SlurmTimeoutError
+    from sbtrain.run_folder import remove_run_folder
+
+    try:
+        return client.submit(submission)
+    except KeyboardInterrupt:
+        _withdraw(client, plan)
+        remove_run_folder(plan)
+        raise
+    except SlurmTimeoutError as error:
+        if not _may_be_queued(error):
+            remove_run_folder(plan)
+        raise
+    except SbtrainError:
+        remove_run_folder(plan)
+        raise
+
+
+def _may_be_queued(error: SbtrainError) -> bool:
+    from sbtrain.errors import SlurmError
+    from sbtrain.slurm.refusals import may_have_arrived
+
+    return isinstance(error, SlurmError) and may_have_arrived(error)
+
+
+def _withdraw(client: SlurmClient, plan: Plan) -> None:
+    """End the job that an interrupted submission may have become."""
+    import time
+
+    try:
+        for pause_s in (0.0, 1.0):  # a request on its way arrives within the second
+            time.sleep(pause_s)
+            for job in client.find_by_token(plan.run_id):
+                client.cancel(job.submission_id)
+    except SbtrainError as error:
+        raise KeyboardInterrupt(
+            f"interrupted; {error.message}: whether there is a job, the comments tell that "
+            f"'squeue --me -O JobID,Comment:200' shows: [sbtrain:{plan.run_id}]"
+        ) from error
+
+
+def _announcement(submitted: Submitted, *, parsable: bool) -> str:
+    """sbatch's own words."""
+    if parsable:
+        cluster = f";{submitted.cluster}" if submitted.cluster else ""
+        return f"{submitted.job_id}{cluster}\n"
+    cluster = f" on cluster {submitted.cluster}" if submitted.cluster else ""
+    return f"Submitted batch job {submitted.job_id}{cluster}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

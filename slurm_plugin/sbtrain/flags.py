@@ -1,0 +1,209 @@
+"""sbtrain's own flags, `--train-*`: their table, their help, and their values.
+
+They are read from the command line and from `#SBTRAIN` lines alike; the command line wins,
+flag by flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from sbtrain_perf.errors import RequestError
+from sbtrain_perf.request import LayoutChoice, NodeRange, Objective
+
+T = TypeVar("T")
+
+_TABLE = (
+    ("train-data", "PATH", "data file or folder, staged to every node (repeatable)"),
+    ("train-layout", "L", "auto, allreduce, ps, or ps:K for K parameter servers [auto]"),
+    ("train-nodes", "N", "auto, a number, or a range A-B [auto, or what -N says]"),
+    ("train-objective", "O", "time, cost, node-hours, or deadline:6h [time]"),
+    ("train-epochs", "E", "passes over the data; needs the number of samples [1]"),
+    ("train-steps", "S", "steps of all-reduce or updates of the servers"),
+    ("train-samples", "N", "samples in the data, where the file does not say"),
+    ("train-batch", "B", "samples per worker and step [128]"),
+    ("train-checkpoint", "DIR", "folder of the checkpoints; says that the script resumes"),
+    ("train-no-resume", "", "never requeue, even if the script could resume"),
+    ("train-name", "NAME", "workload, under which is learnt [the script's name]"),
+    ("train-params", "P", "parameters of the network, e.g. 25.6M"),
+    ("train-tensors", "T", "tensors of the network"),
+    ("train-site", "SITE", "site file, by name or path [$SBTRAIN_SITE]"),
+    ("train-explain", "", "print what was weighed and why; submit nothing"),
+    ("train-dry-run", "", "print the job script; submit nothing"),
+    ("train-strict", "", "refuse what is otherwise warned of"),
+)
+FLAGS: Mapping[str, bool] = {name: bool(metavar) for name, metavar, _ in _TABLE}
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGB]?)", re.ASCII | re.IGNORECASE)
+_UNIT = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What the `--train-*` flags say. None, or the default, where a flag was not given."""
+
+    data: tuple[str, ...] = ()
+    layout: LayoutChoice = "auto"
+    servers: int | None = None
+    nodes: NodeRange | None = None
+    objective: Objective = field(default_factory=Objective)
+    epochs: float | None = None
+    steps: int | None = None
+    samples: int | None = None
+    batch: int = 128
+    checkpoint_dir: str | None = None
+    no_resume: bool = False
+    name: str | None = None
+    parameters: int | None = None
+    tensors: int | None = None
+    site: str | None = None
+    explain: bool = False
+    dry_run: bool = False
+    strict: bool = False
+
+
+def read_flags(
+    command_line: Sequence[tuple[str, str | None]], script: Sequence[tuple[str, str | None]]
+) -> TrainOptions:
+    """The values of flags as split_command_line and read_directives found them.
+
+    Raises:
+        RequestError: a value is not of the flag's form; names the flag and its forms.
+    """
+    spoken = {name for name, _ in command_line}
+    flags = [*(pair for pair in script if pair[0] not in spoken), *command_line]
+    values = {name: value or "" for name, value in flags}
+
+    def get(name: str, read: Callable[[str, str], T]) -> T | None:
+        return read(name, values[name]) if name in values else None
+
+    epochs, steps = get("train-epochs", _positive), get("train-steps", _whole)
+    if epochs is not None and steps is not None:
+        raise RequestError(
+            "--train-epochs and --train-steps contradict each other", hint="give one of them"
+        )
+    layout, servers = get("train-layout", _layout) or ("auto", None)
+    return TrainOptions(
+        data=tuple(_text(name, value or "") for name, value in flags if name == "train-data"),
+        layout=layout,
+        servers=servers,
+        nodes=get("train-nodes", _nodes),
+        objective=get("train-objective", _objective) or Objective(),
+        epochs=epochs,
+        steps=steps,
+        samples=get("train-samples", _count),
+        batch=get("train-batch", _whole) or 128,
+        checkpoint_dir=get("train-checkpoint", _text),
+        no_resume="train-no-resume" in values,
+        name=get("train-name", _text),
+        parameters=get("train-params", _count),
+        tensors=get("train-tensors", _count),
+        site=get("train-site", _text),
+        explain="train-explain" in values,
+        dry_run="train-dry-run" in values,
+        strict="train-strict" in values,
+    )
+
+
+def help_text() -> str:
+    """What `sbtrain --help` prints."""
+    rows = "\n".join(
+        f"  {f'--{name} {metavar}'.rstrip():<26}{text}" for name, metavar, text in _TABLE
+    )
+    return f"""\
+usage: sbtrain [sbatch options] [--train-...] SCRIPT [ARGS]
+
+Submits SCRIPT as a distributed training run: chooses partition, nodes and layout, stages
+the data to the nodes, starts the trainers, and resumes after preemption. Takes every option
+of sbatch, prints what sbatch prints; all else goes to stderr.
+
+{rows}
+
+#SBATCH and #SBTRAIN lines of the script are read too; the command line wins. Options of
+sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan.
+
+  sbtrain --train-data mnist.h5 --train-epochs 10 train.py --lr 0.1
+  sbtrain --train-data mnist.h5 --train-layout ps:2 --train-explain train.py
+
+sbtrainctl shows runs, learns from them, and runs a private Slurm: sbtrainctl --help
+"""
+
+
+def _bad(name: str, value: str, forms: str) -> RequestError:
+    return RequestError(f"--{name} does not take {value!r}", hint=f"give {forms}")
+
+
+def _text(name: str, value: str) -> str:
+    if not value or "\n" in value or "\0" in value:
+        raise _bad(name, value, "a name or path of one line")
+    return value
+
+
+def _whole(name: str, value: str) -> int:
+    if not re.fullmatch(r"\d{1,15}", value, re.ASCII) or int(value) < 1:
+        raise _bad(name, value, "a whole number above 0")
+    return int(value)
+
+
+def _positive(name: str, value: str) -> float:
+    if not re.fullmatch(r"\d{1,15}(\.\d+)?", value, re.ASCII) or float(value) <= 0:
+        raise _bad(name, value, "a number above 0")
+    return float(value)
+
+
+def _count(name: str, value: str) -> int:
+    """Rounded to a whole number, because 25.6M says no more than that."""
+    found = _COUNT.fullmatch(value)
+    number = round(float(found[1]) * _UNIT[found[2].upper()]) if found else 0
+    if number < 1:
+        raise _bad(name, value, "a number above 0, e.g. 60000, 25.6M or 1.3B")
+    return number
+
+
+def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:
+    if value == "auto":
+        return "auto", None
+    if value == "allreduce":
+        return "allreduce", None
+    if value == "ps":
+        return "ps", None
+    servers = value.removeprefix("ps:")
+    if servers != value and re.fullmatch(r"[1-9]\d{0,5}", servers, re.ASCII):
+        return "ps", int(servers)
+    raise _bad(name, value, "auto, allreduce, ps, or ps:K with K servers")
+
+
+def _nodes(name: str, value: str) -> NodeRange:
+    if value == "auto":
+        return NodeRange()
+    found = re.fullmatch(r"([1-9]\d{0,6})(?:-([1-9]\d{0,6}))?", value, re.ASCII)
+    if found:
+        low, high = int(found[1]), int(found[2] or found[1])
+        if low <= high:
+            return NodeRange(low=low, high=high)
+    raise _bad(name, value, "auto, a number of nodes, or a range A-B with A <= B")
+
+
+def _objective(name: str, value: str) -> Objective:
+    match value.partition(":"):
+        case ("time" | "cost" | "node-hours" as kind, "", ""):
+            return Objective(kind=kind)
+        case ("deadline", ":", limit) if found := _DURATION.fullmatch(limit):
+            days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+            total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+            if total_s > 0:
+                return Objective(kind="deadline", deadline_s=total_s)
+    raise _bad(name, value, "time, cost, node-hours, or deadline:T with T like 90m, 6h, 1d12h")
+
+
+def absolute(path: str, cwd: Path) -> str:
+    """A path as the nodes will find it: `~` expanded, relative to the submit folder."""
+    return str(cwd / Path(path).expanduser())
