@@ -14,6 +14,7 @@ from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.process import run_command
 
 _INSTALL_S = 120.0
+_DATABASE = "slurm_acct_db"
 
 
 def database_socket(record: Record) -> str:
@@ -52,14 +53,21 @@ def install_database(folder: ClusterFolder, record: Record, programs: Programs) 
     (folder.path / "mysql" / "installed").touch()
 
 
-def mariadbd_argv(folder: ClusterFolder, record: Record, programs: Programs) -> list[str]:
+def database_sql() -> str:
+    """What MariaDB does when it starts. slurmdbd would make its database itself, but that of
+    24.11 ends right after it did."""
+    return f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
+
+
+def mariadbd_argv(record: Record, programs: Programs) -> list[str]:
     return [
         programs.paths["mariadbd"],
         "--no-defaults",
         f"--user={record.user}",
         f"--datadir={record.root}/mysql",
         f"--socket={database_socket(record)}",
-        f"--pid-file={folder.run / 'mariadbd.pid'}",
+        f"--init-file={record.root}/etc/database.sql",
+        f"--pid-file={record.root}/run/mariadbd.pid",
         "--skip-networking",
         "--skip-name-resolve",
         "--innodb-buffer-pool-size=64M",
@@ -87,6 +95,6 @@ def slurmdbd_conf(record: Record) -> str:
         "StorageType=accounting_storage/mysql",
         "StorageHost=localhost",
         f"StorageUser={record.user}",
-        "StorageLoc=slurm_acct_db",
+        f"StorageLoc={_DATABASE}",
     ]
     return "\n".join(lines) + "\n"

@@ -24,6 +24,7 @@ from pathlib import Path
 from sbtrain.cluster.accounting import (
     database_is_installed,
     database_socket,
+    database_sql,
     install_database,
     mariadbd_argv,
     slurmdbd_argv,
@@ -247,7 +248,8 @@ class _Attempt:
         if not database_is_installed(folder):
             self.progress("setting up the accounting database (once)")
             install_database(folder, record, programs)
-        self._start("mariadbd", mariadbd_argv(folder, record, programs))
+        publish_bytes(folder.etc / "database.sql", database_sql().encode())
+        self._start("mariadbd", mariadbd_argv(record, programs))
         self._wait("mariadbd", lambda: _accepts(database_socket(record)))
         publish_bytes(folder.etc / "slurmdbd.conf", slurmdbd_conf(record).encode())
         self._start(
