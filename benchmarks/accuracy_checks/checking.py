@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sbtrain_perf.score.metrics import Point
 from sbtrain_perf.score.scoring import GroupScore
 
 Cells = Mapping[str, str]
@@ -46,8 +47,22 @@ class Check:
         return 0.85 <= self.coverage90 <= 0.95
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Predicted against measured of our model on left-out rows; series by their label."""
+
+    name: str  # of the file
+    title: str
+    unit: str
+    series: Mapping[str, Sequence[Point]]
+
+
 class CheckModule(Protocol):
+    """plots is optional."""
+
     def checks(self, data: Path, scratch: Path) -> list[Check]: ...
+
+    def plots(self, data: Path, scratch: Path) -> list[Plot]: ...
 
 
 def write_fold(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from accuracy_checks.checking import Check, pool, values, write_fold
+from accuracy_checks.checking import Check, Plot, pool, values, write_fold
 from sbtrain_perf.score import cmdare_checkpoint, cmdare_cluster, cmdare_speed
+from sbtrain_perf.score.metrics import Point
 from sbtrain_perf.score.scoring import GroupScore
 
 MODELS = "cmdare/models.csv"
@@ -19,12 +21,71 @@ def checks(data: Path, scratch: Path) -> list[Check]:
     return [*_speed(data, scratch), *_checkpoint(data, scratch), *_cluster(data, scratch)]
 
 
+def plots(data: Path, scratch: Path) -> list[Plot]:
+    speeds: dict[str, list[Point]] = {}
+    for fold in _without_one_network(data, scratch, SPEED):
+        for gpu, models in cmdare_speed.points(*fold).items():
+            speeds.setdefault(gpu, []).extend(models["ours"])
+    saves: list[Point] = []
+    for fold in _without_one_network(data, scratch, SAVES):
+        saves += cmdare_checkpoint.points(*fold)["ours"]
+    clusters: dict[str, list[Point]] = {}
+    for fitted in _fitted_sizes(data):
+        fit, held = _larger_clusters(data, scratch, fitted)
+        for row, point in zip(
+            cmdare_cluster.read_clusters(held),
+            cmdare_cluster.points(fit, held)["ours"],
+            strict=True,
+        ):
+            clusters.setdefault(f"{row.group}, fit n <= {fitted}", []).append(point)
+    return [
+        Plot(
+            name="cmdare-speed",
+            title="One worker, network left out",
+            unit="s per step",
+            series=speeds,
+        ),
+        Plot(
+            name="cmdare-checkpoint",
+            title="One save, network left out",
+            unit="s",
+            series={"saves": saves},
+        ),
+        Plot(
+            name="cmdare-cluster",
+            title="Clusters larger than fitted",
+            unit="updates/s",
+            series=clusters,
+        ),
+    ]
+
+
+def _without_one_network(data: Path, scratch: Path, name: str) -> Iterator[tuple[Path, Path]]:
+    for model in values(data, name, "model"):
+        folder = scratch / Path(name).stem / model
+        files = {name: lambda row, model=model: "score" if row["model"] == model else "fit"}
+        yield write_fold(data, folder, files, whole=[MODELS])
+
+
+def _largest(data: Path) -> int:
+    return max(int(value) for value in values(data, CLUSTER, "n_workers"))
+
+
+def _fitted_sizes(data: Path) -> list[int]:
+    """4 where the data has 5 to 8 workers, as the bar asks; else smaller stand-ins."""
+    return [4] if _largest(data) > 4 else [2, 3]
+
+
+def _larger_clusters(data: Path, scratch: Path, fitted: int) -> tuple[Path, Path]:
+    files = {CLUSTER: lambda row: "fit" if int(row["n_workers"]) <= fitted else "score"}
+    folder = scratch / "cluster" / str(fitted)
+    return write_fold(data, folder, files, whole=[MODELS, SPEED, BASE])
+
+
 def _speed(data: Path, scratch: Path) -> list[Check]:
     scores: list[GroupScore] = []
-    for model in values(data, SPEED, "model"):
-        folder = scratch / f"speed-{model}"
-        files = {SPEED: lambda row, model=model: "score" if row["model"] == model else "fit"}
-        scores += cmdare_speed.score(*write_fold(data, folder, files, whole=[MODELS]))
+    for fold in _without_one_network(data, scratch, SPEED):
+        scores += cmdare_speed.score(*fold)
     lines = []
     for gpu, bar, papers in (("K80", 5.0, "11-25"), ("P100", 7.0, "15-29")):
         ours, plain = pool(scores, group=gpu), pool(scores, group=gpu, model="ours-no-session")
@@ -53,10 +114,8 @@ def _speed(data: Path, scratch: Path) -> list[Check]:
 
 def _checkpoint(data: Path, scratch: Path) -> list[Check]:
     scores: list[GroupScore] = []
-    for model in values(data, SAVES, "model"):
-        folder = scratch / f"checkpoint-{model}"
-        files = {SAVES: lambda row, model=model: "score" if row["model"] == model else "fit"}
-        scores += cmdare_checkpoint.score(*write_fold(data, folder, files, whole=[MODELS]))
+    for fold in _without_one_network(data, scratch, SAVES):
+        scores += cmdare_checkpoint.score(*fold)
     ours = pool(scores, group="all")
     plain = pool(scores, group="all", model="ours-no-session")
     linear = pool(scores, group="all", model="linear")
@@ -81,25 +140,18 @@ def _checkpoint(data: Path, scratch: Path) -> list[Check]:
 
 def _cluster(data: Path, scratch: Path) -> list[Check]:
     """As the bar asks where the data has 5 to 8 workers; else the same with fewer."""
-    sizes = sorted(int(value) for value in values(data, CLUSTER, "n_workers"))
-    full = sizes[-1] > 4
+    largest = _largest(data)
+    full = largest > 4
     lines = []
-    for fitted in [4] if full else [2, 3]:
-        files = {
-            CLUSTER: lambda row, fitted=fitted: (
-                "fit" if int(row["n_workers"]) <= fitted else "score"
-            )
-        }
-        folder = scratch / f"cluster-{fitted}"
-        fit, held = write_fold(data, folder, files, whole=[MODELS, SPEED, BASE])
-        scores = cmdare_cluster.score(fit, held)
+    for fitted in _fitted_sizes(data):
+        scores = cmdare_cluster.score(*_larger_clusters(data, scratch, fitted))
         for group, bar in (("all", 8.0), ("P100/1", 10.0)):
             ours = pool(scores, group=group)
             sums = pool(scores, group=group, model="sum-of-speeds")
             four = pool(scores, group=group, model="four-constants")
             lines.append(
                 Check(
-                    what=f"cluster, fit n <= {fitted}, score to {sizes[-1]}, {group}",
+                    what=f"cluster, fit n <= {fitted}, score to {largest}, {group}",
                     value=ours.mape,
                     bar=bar if full else None,
                     n=ours.n,

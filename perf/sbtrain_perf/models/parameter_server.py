@@ -123,7 +123,7 @@ def latency_s(
 
     `round_trip_s * max(fewest_rounds, 2 * 4 * parameters / window_bytes)`: a step pulls and
     pushes 4 bytes a parameter each way, one TCP window a round trip. Fitted on
-    step_time_vs_latency and speed_vs_latency (K80, 30 ms): 2.5 rounds, 4.7 MB.
+    CM-DARE's speed_vs_latency (4 CNNs on K80, 30 ms): 2.4 rounds, 4.9 MB.
     """
     rounds = np.maximum(fewest_rounds, 8.0 * parameters / window_bytes)
     return round_trip_s * rounds
