@@ -224,7 +224,7 @@ class Manifest:
         return manifest
 
     def _fill(self, rest: bytes, *, entries: int, names_bytes: int) -> None:
-        self.paths = rest[:names_bytes].split(b"\0")
+        self.paths = rest[:names_bytes].split(b"\0") if entries else []
         at = names_bytes
         self.kinds = bytearray(rest[at : at + entries])
         at += entries

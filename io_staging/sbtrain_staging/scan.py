@@ -6,11 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from sbtrain_staging.errors import SourceError
 from sbtrain_staging.manifest import Entry, Extents, Kind, Manifest, shown_path
+from sbtrain_staging.world import Solo, World, together
 
 # Threads hide the latency of a shared filesystem, where one lstat is one round trip.
 SCAN_THREADS = 8
@@ -18,41 +19,68 @@ _BATCH = 512
 _STAT_BLOCK_BYTES = 512
 
 
-def scan(source: Path) -> Manifest:
-    """List a file or a tree.
+def scan(source: Path, world: World | None = None) -> Manifest:
+    """List a file or a tree; the ranks share the work, and all get the whole manifest.
 
     A source that is itself a symbolic link is followed; links inside a tree are kept.
 
     Raises:
         SourceError: missing, unreadable, or holding something that is no data.
     """
+    ranks = world or Solo()
+
+    def look() -> bytes:
+        return _root(source).to_bytes() if ranks.rank == 0 else b""
+
+    top = Manifest.from_bytes(together(ranks, look)[0])
+    if top.kinds[0] != Kind.FOLDER:
+        return top
+    with ThreadPoolExecutor(SCAN_THREADS) as threads:
+        entries = [*top, *_tree(top, ranks, threads)]
+    return Manifest(root=top.root, name=top.name, entries=entries)
+
+
+def _root(source: Path) -> Manifest:
+    """The manifest of the source's own entry."""
     given = Path.cwd() / source
     if given.name in ("", ".."):
         raise SourceError(f"cannot stage {source}", hint="name a file or a folder below it")
     try:
         root = given.resolve(strict=True)
-        status = root.lstat()
+        entry = entry_of(os.fsencode(root), b"", root.lstat())
     except OSError as error:
         raise source_trouble(os.fsencode(given), error) from None
-    if stat.S_ISDIR(status.st_mode):
-        entries = [entry_of(os.fsencode(root), b"", status), *_tree(os.fsencode(root))]
-    else:
-        entries = [entry_of(os.fsencode(root), b"", status)]
+    if entry.kind == Kind.FILE:
         _check_readable(os.fsencode(root))
-    return Manifest(root=str(root), name=given.name, entries=entries)
+    return Manifest(root=str(root), name=given.name, entries=[entry])
 
 
-def _tree(root: bytes) -> Iterator[Entry]:
-    with ThreadPoolExecutor(SCAN_THREADS) as threads:
-        folders = [b""]
-        while folders:
-            listings = list(threads.map(lambda path: _names(root, path), folders))
-            names = [name for listing in listings for name in listing]
-            batches = [names[at : at + _BATCH] for at in range(0, len(names), _BATCH)]
-            folders = []
-            for entries in threads.map(lambda batch: _entries(root, batch), batches):
-                yield from entries
-                folders += [entry.path for entry in entries if entry.kind == Kind.FOLDER]
+def _tree(top: Manifest, world: World, threads: Executor) -> Iterator[Entry]:
+    """All entries below a folder, level by level: the folders of a level are dealt out
+    among the ranks to be listed, then all names that they hold, to be looked at."""
+    root = os.fsencode(top.root)
+    folders = [b""]
+    while folders:
+        listed = folders[world.rank :: world.size]
+
+        def names(listed: list[bytes] = listed) -> bytes:
+            found = threads.map(lambda path: _names(root, path), listed)
+            return b"\0".join(name for listing in found for name in listing)
+
+        level = [name for part in together(world, names) if part for name in part.split(b"\0")]
+        share = level[world.rank :: world.size]
+
+        def entries(share: list[bytes] = share) -> bytes:
+            batches = [share[at : at + _BATCH] for at in range(0, len(share), _BATCH)]
+            found = threads.map(lambda batch: _entries(root, batch), batches)
+            below = [entry for batch in found for entry in batch]
+            return Manifest(root=top.root, name=top.name, entries=below).to_bytes()
+
+        folders = []
+        for packed in together(world, entries):
+            part = Manifest.from_bytes(packed)
+            yield from part
+            folders += [part.paths[index] for index in part.of_kind(Kind.FOLDER)]
 
 
 def _names(root: bytes, folder: bytes) -> list[bytes]:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sbtrain_staging import scratch
 from sbtrain_staging.cache import NodeCache
-from sbtrain_staging.disk import CopyReader, SourceReader, TreeReader, TreeWriter
 from sbtrain_staging.errors import SourceError, StagingError, VerificationError, WorldError
 from sbtrain_staging.manifest import Manifest
+from sbtrain_staging.move import Move
 from sbtrain_staging.partial import PartialCopy
 from sbtrain_staging.pieces import PieceTable, from_bytes, set_of, to_bytes
-from sbtrain_staging.pipeline import Engine, LaneEnds
+from sbtrain_staging.pipeline import Engine
 from sbtrain_staging.progress import Progress
 from sbtrain_staging.records import read_record
 from sbtrain_staging.report import (
@@ -87,7 +87,7 @@ class Stager:
         self._names = [found.decode() for found in self._world.exchange(name.encode())]
         self._progress = Progress(node_names=self._names)
         cache = NodeCache(self._prepare_scratch())
-        manifests = [self._scan(source) for source in sources]
+        manifests = [scan(source, self._world) for source in sources]
         self._check_size(manifests)
         for manifest in manifests:
             self._stage(cache, manifest)
@@ -141,14 +141,6 @@ class Stager:
 
         self._together(step)
         return found[0]
-
-    def _scan(self, source: Path) -> Manifest:
-        """Rank 0 looks at the source; all ranks get its manifest."""
-
-        def look() -> bytes:
-            return scan(source).to_bytes() if self._world.rank == 0 else b""
-
-        return Manifest.from_bytes(together(self._world, look)[0])
 
     def _check_size(self, manifests: Sequence[Manifest]) -> None:
         found = sum(manifest.size_bytes for manifest in manifests)
@@ -245,7 +237,7 @@ class Stager:
         wanted, held = self._facts(table, place, known)
         lanes = plan_lanes(table, wanted=wanted, held=held, readers=self._settings.readers)
         folder = partial.tree if place is None else place.parent
-        move = _Move(manifest, table, partial, folder=folder, known=known)
+        move = Move(manifest, table, partial, folder=folder, known=known)
         self._move(move, lanes, wanted, held)
         self._check_unchanged(manifest)
         if place is None:
@@ -292,7 +284,7 @@ class Stager:
         return [table.all] * self._world.size, held
 
     def _move(
-        self, move: _Move, lanes: Sequence[Lane], wanted: Sequence[int], held: Sequence[int]
+        self, move: Move, lanes: Sequence[Lane], wanted: Sequence[int], held: Sequence[int]
     ) -> None:
         missing = [
             move.table.bytes_in(want & ~have) for want, have in zip(wanted, held, strict=True)
@@ -348,50 +340,3 @@ class Stager:
                 f"{manifest.root}",
                 hint="remove both with `python -m sbtrain_staging clean`, then stage again",
             )
-
-
-class _Move:
-    """What one rank reads and writes while a source is copied."""
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        table: PieceTable,
-        partial: PartialCopy,
-        *,
-        folder: Path,
-        known: Mapping[int, bytes],
-    ) -> None:
-        self.manifest = manifest
-        self.table = table
-        self.folder = folder
-        self._partial = partial
-        self._known = dict(known)
-        self._readers: list[TreeReader] = []
-        self._writers: list[TreeWriter] = []
-
-    def ends(self, lane: Lane, rank: int) -> LaneEnds:
-        reader: TreeReader | None = None
-        writer: TreeWriter | None = None
-        if lane.chain[0] == rank:
-            if lane.from_source:
-                reader = SourceReader(self.manifest, self.table)
-            else:
-                reader = CopyReader(
-                    self.manifest, self.table, folder=self.folder, known=self._known
-                )
-            self._readers.append(reader)
-        if lane.chain[0] != rank or lane.from_source:
-            writer = self._partial.writer()
-            self._writers.append(writer)
-        return LaneEnds(reader=reader, writer=writer)
-
-    def source_bytes_read(self) -> int:
-        found = (reader for reader in self._readers if isinstance(reader, SourceReader))
-        return sum(reader.bytes_read for reader in found)
-
-    def bytes_written(self) -> int:
-        return sum(writer.bytes_written for writer in self._writers)
-
-    def digests(self) -> dict[int, bytes]:
-        return {piece: d for writer in self._writers for piece, d in writer.digests.items()}
