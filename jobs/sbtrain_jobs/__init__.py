@@ -1,1 +1,21 @@
-"""What runs inside a job: supervisor, node agent, rendezvous, step clock, checkpoints."""
+"""What runs inside a job: supervisor, node agent, rendezvous, step clock, checkpoints.
+
+A training script needs one name of it: ``from sbtrain_jobs import join``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sbtrain_jobs.session import Run, join
+
+__all__ = ["Run", "join"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sbtrain_jobs import session
+
+    return getattr(session, name)

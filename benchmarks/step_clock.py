@@ -1,0 +1,89 @@
+"""What run.steps() costs a step: gate, clock and batched reports to a supervisor that
+listens on the loopback. Bar: less than 20 us a step.
+
+    python benchmarks/step_clock.py [--json]
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from sbtrain_jobs.seat import Defaults, Seat, seat_from_environment
+from sbtrain_jobs.session import Run
+
+STEPS = 200_000
+REPEATS = 5
+BAR_US = 20.0
+
+
+def main() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=swallow, args=(server,), daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        bare = [bare_loop_us() for _ in range(REPEATS)]
+        silent = [run_loop_us(control="") for _ in range(REPEATS)]
+        reporting = [run_loop_us(control=address) for _ in range(REPEATS)]
+    base = statistics.median(bare)
+    figures = {
+        "bare_loop_us": base,
+        "added_without_supervisor_us": statistics.median(silent) - base,
+        "added_with_reports_us": statistics.median(reporting) - base,
+        "bar_us": BAR_US,
+    }
+    if "--json" in sys.argv:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:30} {value:7.3f}")
+    return 0 if figures["added_with_reports_us"] < BAR_US else 1
+
+
+def bare_loop_us() -> float:
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        pass
+    return (time.perf_counter() - began) / STEPS * 1e6
+
+
+def run_loop_us(*, control: str) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        seat = alone(Path(folder), control=control)
+        with Run(seat, seed=0) as run:
+            began = time.perf_counter()
+            for _ in run.steps(save=nothing):
+                pass
+            spent_s = time.perf_counter() - began
+        return spent_s / STEPS * 1e6
+
+
+def alone(folder: Path, *, control: str) -> Seat:
+    import dataclasses
+
+    seat = seat_from_environment({}, Defaults(steps=STEPS, checkpoint_folder=folder))
+    return dataclasses.replace(seat, control=control)
+
+
+def nothing(folder: Path) -> None:
+    (folder / "state").write_bytes(b"")
+
+
+def swallow(server: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            while connection.recv(1 << 16):
+                pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,386 @@
+"""What a training script calls: join() and the Run it gives.
+
+    from sbtrain_jobs import join
+
+    with join(default_steps=400) as run:
+        start = run.resume(load)
+        for step in run.steps(start=start, save=save):
+            ...
+        run.report(accuracy=0.97)
+
+The same script runs under sbtrain in every role, and alone under plain sbatch or on a
+laptop. Nothing here knows a framework; TensorFlow's part is sbtrain_jobs.tf_roles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from sbtrain_jobs.checkpoint import Checkpoint, CheckpointStore, Save
+from sbtrain_jobs.errors import CheckpointError
+from sbtrain_jobs.messages import EXIT_STOPPED
+from sbtrain_jobs.reports import Reports
+from sbtrain_jobs.sampler import BatchSampler
+from sbtrain_jobs.seat import Defaults, Seat, seat_from_environment
+from sbtrain_jobs.step_clock import StepClock
+from sbtrain_jobs.step_gate import StepGate
+from sbtrain_jobs.stop_signals import StopSignals, signal_number
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Layout, RoleName
+from sbtrain_staging.publish import publish_bytes
+
+if TYPE_CHECKING:
+    from sbtrain_jobs.tf_roles import Cluster
+
+_log = logging.getLogger("sbtrain.run")
+
+RESULT = Path("final", "result.json")  # in the run folder
+
+
+class Peers(Protocol):
+    """What the ranks of one run say to each other through their framework."""
+
+    def lowest(self, step: int) -> int:
+        """The lowest of all ranks' steps; every rank must call it."""
+
+    def leave_together(self) -> None:
+        """Return once every rank has called it."""
+
+
+def join(
+    *,
+    default_steps: int = 1000,
+    default_batch: int = 32,
+    data: Iterable[str | Path] = (),
+    checkpoints: str | Path = "checkpoints",
+    checkpoint_interval_s: float = 60.0,
+    seed: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Run:
+    """Take this process's place in the run.
+
+    All arguments but seed are for a script that runs alone; under sbtrain the plan says.
+    Servers and workers of the parameter-server layout do not return from here: they serve
+    TensorFlow until the run ends.
+
+    Args:
+        default_steps, default_batch: steps to run, samples per step and worker.
+        data: the data set's paths where SBTRAIN_DATA names none.
+        checkpoints: folder of the checkpoints.
+        checkpoint_interval_s: seconds from one periodic save to the next.
+        seed: of everything random; by default drawn from the run id.
+
+    Raises:
+        PlanError: SBTRAIN_PLAN is set, but the plan or the process's place cannot be read.
+        MissingExtraError: this place needs TensorFlow, which is not installed.
+    """
+    defaults = Defaults(
+        steps=default_steps,
+        batch_per_worker=default_batch,
+        data=tuple(Path(path) for path in data),
+        checkpoint_folder=Path(checkpoints),
+        checkpoint_interval_s=checkpoint_interval_s,
+    )
+    seat = seat_from_environment(os.environ if environ is None else environ, defaults)
+    if seat.parks:
+        from sbtrain_jobs.tf_roles import park
+
+        park(seat)
+    return Run(seat, seed=_seed_of(seat.run_id) if seed is None else seed)
+
+
+class Run:
+    """One trainer's side of a run. Made by join(); used as a context manager.
+
+    Attributes:
+        data: paths of the data set, on this node's scratch where they were staged.
+        steps_total: the last step of the run. All-reduce: steps of every worker;
+            ps: updates of the servers.
+        batch_size: samples per step and worker (ps: per update).
+        seed: the same on all ranks and all attempts.
+        checkpoints: the run's store; what `resume` and `steps` use.
+        peers: set by the framework's glue where ranks can talk to each other.
+    """
+
+    def __init__(self, seat: Seat, *, seed: int) -> None:
+        self.seat = seat
+        self.seed = seed
+        self.alone: bool = seat.alone
+        self.role: RoleName = seat.role
+        self.rank: int = seat.rank
+        self.world_size: int = seat.world_size
+        self.layout: Layout = seat.layout
+        self.is_chief: bool = seat.is_chief
+        self.attempt: int = seat.attempt
+        self.data: tuple[Path, ...] = seat.data
+        self.steps_total: int = seat.steps
+        self.batch_size: int = seat.batch_per_worker
+        self.checkpoints = CheckpointStore(seat.checkpoint_folder)
+        self.peers: Peers | None = None
+        self.exit_code: int | None = None  # once the with block has ended
+        self._lock = threading.Lock()
+        self._last_saved: Checkpoint | None = None
+        self._save_announced = False
+        self._started = False
+        self._restore_s = 0.0
+        self._loop_ended_at: float | None = None
+        self._metrics: dict[str, float] = {}
+        self._next_save_at = math.inf
+        self._gate = StepGate(on_overdue=self._hold_overdue)
+        self._reports = Reports(seat, gate=self._gate, on_stop=self._announce_save)
+        self._clock = StepClock(self._reports.steps)
+        self._signals = StopSignals(
+            {signal.SIGTERM, signal_number(seat.stop_signal)}, self._on_signal
+        )
+        if self.is_chief:
+            self.checkpoints.clean_leftovers(sole_writer=not self.alone)
+
+    # -- what the script calls ---------------------------------------------------------
+
+    def describe(self, *, parameters: int, tensors: int) -> None:
+        """Say what is trained: what the run's predictions are refitted on."""
+        self._reports.describe(parameters=int(parameters), tensors=int(tensors))
+
+    def sampler(self, samples: int) -> BatchSampler:
+        """Batches of this rank from a data set of `samples` samples."""
+        sharded = self.layout == "allreduce"
+        return BatchSampler(
+            samples=samples,
+            batch=self.batch_size,
+            shard=self.seat.role_index if sharded else 0,
+            shards=self.world_size if sharded else 1,
+            seed=self.seed,
+        )
+
+    def tensorflow(self) -> Cluster:
+        """The TensorFlow strategy that the plan asks for, with what goes with it."""
+        from sbtrain_jobs.tf_roles import connect
+
+        return connect(self)
+
+    def resume(self, load: Callable[[Path], None]) -> int:
+        """Load the newest whole checkpoint, the same one on every rank, if there is one.
+
+        Args:
+            load: reads the state from the folder that `save` wrote.
+
+        Returns:
+            The last step that is finished; 0 when training starts afresh.
+
+        Raises:
+            CheckpointError: the step that all ranks agreed on is not whole here.
+        """
+        began = time.perf_counter()
+        found = self.checkpoints.newest_valid()
+        step = found.step if found is not None else 0
+        if self.peers is not None:
+            step = self.peers.lowest(step)
+        if step == 0:
+            return 0
+        if found is None or found.step != step:
+            found = self.checkpoints.valid(step)
+        if found is None:
+            raise CheckpointError(
+                f"the ranks agreed to resume from step {step}, which is not whole here",
+                hint=f"all nodes must see the same {self.checkpoints.folder}",
+            )
+        load(found.path)
+        self._last_saved = found
+        self._restore_s = time.perf_counter() - began
+        self._reports.phase("restore", self._restore_s, step=step, size_bytes=found.size_bytes)
+        return step
+
+    def steps(self, *, start: int = 0, save: Save | None = None) -> Iterator[int]:
+        """Steps start+1 .. steps_total, timed; saves periodically and at the end.
+
+        On a preemption notice all ranks stop after the same step, the chief saves, and the
+        loop ends in SystemExit(EXIT_STOPPED).
+
+        Args:
+            start: the last finished step, as `resume` returned it.
+            save: writes the state into the folder it is given; called on the chief alone.
+
+        Raises:
+            CheckpointError: the last save failed. A periodic save that fails is said and
+                tried again at the next interval.
+        """
+        gate, clock = self._gate, self._clock
+        self._begin(start)
+        try:
+            for step in range(start + 1, self.steps_total + 1):
+                if not gate.enter(step):
+                    break
+                clock.begin(step)
+                yield step
+                if clock.end() >= self._next_save_at:
+                    self._save_on_the_way(step, save)
+        finally:
+            clock.flush()
+        if save is not None and self.is_chief:
+            self._save_last(gate.step, save)
+        self._loop_ended_at = time.perf_counter()
+        if gate.stop_after is not None:
+            self._announce_save()
+            unsaved = "" if save is not None else "; steps() got no save, so nothing is kept"
+            _log.warning("sbtrain: stopped after step %d, as asked%s", gate.step, unsaved)
+            raise SystemExit(EXIT_STOPPED)
+
+    def report(self, **metrics: float) -> None:
+        """Results of the run; the last value of each name counts.
+
+        They are written to final/result.json of the run folder when the run ends.
+        """
+        for name, value in metrics.items():
+            number = float(value)
+            if math.isfinite(number):
+                self._metrics[name] = number
+            else:
+                _log.warning("sbtrain: %s is %s: not reported", name, number)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failure = error if isinstance(error, SbtrainError) else None
+        self.exit_code = _exit_code(error)
+        stopped = self.exit_code == EXIT_STOPPED
+        try:
+            if error is None and self.is_chief:
+                self._publish_result()
+            if (error is None or stopped) and self.peers is not None:
+                self.peers.leave_together()
+        except SbtrainError as late:
+            failure = late
+        finally:
+            self._reports.close()
+            self._signals.give_back()
+        if failure is not None:
+            self.exit_code = failure.exit_code
+            hint = f" ({failure.hint})" if failure.hint else ""
+            sys.stderr.write(f"sbtrain: {failure.message}{hint}\n")
+            raise SystemExit(failure.exit_code) from failure
+
+    # -- steps and saves ---------------------------------------------------------------
+
+    def _begin(self, start: int) -> None:
+        self._gate.resume_from(start)
+        if start and self._last_saved is None:
+            self._last_saved = self.checkpoints.published(start)
+        if not self._started:
+            self._started = True
+            self._reports.phase(
+                "start", max(0.0, _process_age_s() - self._restore_s), step=start
+            )
+        self._schedule_save()
+
+    def _schedule_save(self) -> None:
+        interval_s = self.seat.checkpoint_interval_s
+        if self.is_chief and interval_s > 0:
+            self._next_save_at = time.perf_counter() + interval_s
+
+    def _save_on_the_way(self, step: int, save: Save | None) -> None:
+        if save is not None and step < self.steps_total:
+            try:
+                self._save(step, save)
+            except CheckpointError as error:
+                _log.warning("sbtrain: %s (%s); training goes on", error.message, error.hint)
+        self._schedule_save()
+
+    def _save_last(self, step: int, save: Save) -> None:
+        if self._last_saved is None or self._last_saved.step != step:
+            self._save(step, save)
+
+    def _save(self, step: int, save: Save) -> None:
+        began = time.perf_counter()
+        saved = self.checkpoints.write(step, save)
+        seconds = time.perf_counter() - began
+        self._last_saved = saved
+        self._reports.phase("checkpoint", seconds, step=step, size_bytes=saved.size_bytes)
+
+    def _announce_save(self, _: int = 0) -> None:
+        """Say Saved once, as soon as the agreed last step is on disk; either thread."""
+        stop_after, saved = self._gate.stop_after, self._last_saved
+        if not self.is_chief or stop_after is None or saved is None:
+            return
+        if saved.step < min(stop_after, self.steps_total):
+            return
+        with self._lock:
+            if self._save_announced:
+                return
+            self._save_announced = True
+        self._reports.saved(saved)
+
+    def _publish_result(self) -> None:
+        ended_at = self._loop_ended_at
+        seconds = 0.0 if ended_at is None else time.perf_counter() - ended_at
+        if self._metrics:
+            self._reports.phase(
+                "evaluate", seconds, step=self._gate.step, metrics=self._metrics
+            )
+        if self.seat.run_dir is not None:
+            target = self.seat.run_dir / RESULT
+            text = json.dumps(self._metrics, indent=2) + "\n"
+            try:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                publish_bytes(target, text.encode())
+            except OSError as error:
+                raise CheckpointError(
+                    f"cannot write the results to {target}: {error.strerror}",
+                    hint="the state is saved: submit again once the folder can be written",
+                ) from error
+
+    # -- what comes from outside --------------------------------------------------------
+
+    def _hold_overdue(self) -> None:
+        _log.warning("sbtrain: asked to hold, but never told the last step: training goes on")
+
+    def _on_signal(self, number: int) -> None:
+        """Slurm signals every process of a step, trainers too. The supervisor decides what
+        a signal means; only where there is none does the trainer act on it itself."""
+        if self._reports.heard:
+            return
+        if self.world_size > 1 and self.layout == "allreduce":
+            raise SystemExit(128 + number)  # the ranks cannot agree on a step
+        if self._loop_ended_at is None and self._started:
+            self._gate.finish_at(self._gate.step)
+        elif number == signal.SIGTERM:
+            raise SystemExit(128 + number)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """The exit status of a process that this error ends, as Python sets it."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    return 1
+
+
+def _seed_of(run_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big") >> 1
+
+
+def _process_age_s() -> float:
+    """Seconds since this process was started, to 10 ms; interpreter start included."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s

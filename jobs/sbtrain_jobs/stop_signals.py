@@ -1,0 +1,50 @@
+"""The signals that may reach a trainer: taken while the run lasts, given back after it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from types import FrameType
+
+from sbtrain_perf.errors import PlanError
+
+Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+
+
+class StopSignals:
+    """Calls `act` with the number of each signal; in the main thread, between bytecodes.
+
+    Outside the main thread Python cannot take signals, and none is taken.
+    """
+
+    def __init__(self, numbers: Iterable[int], act: Callable[[int], None]) -> None:
+        self._act = act
+        self._before: dict[int, Handler] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in set(numbers):
+                self._before[number] = signal.signal(number, self._on_signal)
+
+    def give_back(self) -> None:
+        """Let the handlers that were there before act again."""
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._act(number)
+
+
+def signal_number(name: str) -> signal.Signals:
+    """The signal of this name, with or without SIG.
+
+    Raises:
+        PlanError: there is none on this system.
+    """
+    try:
+        return signal.Signals[f"SIG{name.removeprefix('SIG')}"]
+    except KeyError:
+        raise PlanError(
+            f"the plan's preemption signal {name!r} is not a signal of this system",
+            hint="name it as kill -l does: USR1",
+        ) from None

@@ -1,0 +1,98 @@
+"""The digits example, run for real under both layouts as processes of this host: trained,
+stopped at an agreed step, resumed, finished."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from local_trainers import LocalAttempt, local_plan
+from sbtrain_jobs.checkpoint import CheckpointStore
+from sbtrain_jobs.messages import EXIT_STOPPED
+from sbtrain_jobs.process import run_command
+from sbtrain_perf.request import Layout
+
+EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"
+STEPS = 300
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("layout", "workers", "servers"),
+    [("allreduce", 2, 0), ("ps", 2, 1)],
+    ids=["allreduce", "ps"],
+)
+def test_trains_stops_resumes_and_finishes(
+    tmp_path: Path, digits: Path, layout: Layout, workers: int, servers: int
+) -> None:
+    plan = local_plan(
+        tmp_path, layout=layout, workers=workers, servers=servers, steps=STEPS, data=digits
+    )
+    script = EXAMPLES / "train_digits.py"
+    chief = 0
+
+    with LocalAttempt(
+        plan=plan, number=0, script=script, script_args=["--min-step-ms=20"]
+    ) as first:
+        first.watch_until_step(20)
+        first.signal_as_slurm(signal.SIGUSR1)
+        first.signal_as_slurm(signal.SIGTERM)
+        first.ask_to_stop()
+        codes = first.wait()
+        assert set(first.end_parked(signal.SIGTERM).values()) <= {0}
+    assert set(codes.values()) == {EXIT_STOPPED}, first.log(chief)
+    (saved,) = first.saved()
+    assert 20 <= saved.step < STEPS
+    assert first.state.agreed_step == saved.step
+    newest = CheckpointStore(plan.checkpoint_dir).newest_valid()
+    assert newest is not None
+    assert (newest.step, str(newest.path)) == (saved.step, saved.path)
+    for rank in codes:
+        told = sorted(m.first for m in first.steps_done() if m.rank == rank)
+        assert told[0] == 1
+        ran = sum(len(m.seconds) for m in first.steps_done() if m.rank == rank)
+        assert ran == saved.step
+
+    with LocalAttempt(plan=plan, number=1, script=script) as second:
+        codes = second.wait()
+    assert set(codes.values()) == {0}, second.log(chief)
+    assert {m.step for m in second.phases("restore")} == {saved.step}
+    assert min(m.first for m in second.steps_done()) == saved.step + 1
+    (evaluated,) = second.phases("evaluate")
+    assert evaluated.parameters == 29066
+    result = json.loads((Path(plan.run_dir) / "final" / "result.json").read_text())
+    assert result == evaluated.metrics
+    assert result["accuracy"] >= 0.95
+
+
+def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
+    plan = local_plan(tmp_path, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
+    script = EXAMPLES / "train_digits.py"
+    with LocalAttempt(
+        plan=plan, number=0, script=script, script_args=["--min-step-ms=10"]
+    ) as attempt:
+        attempt.watch_until_step(50)
+        attempt.processes[max(attempt.parked())].kill()
+        codes = attempt.wait()
+        assert codes == {0: 0}, attempt.log(0)
+        (evaluated,) = attempt.phases("evaluate")
+    assert evaluated.step == STEPS
+    assert evaluated.metrics["accuracy"] >= 0.95
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "digits.h5"
+    run_command([sys.executable, str(EXAMPLES / "digits_data.py"), str(path)], timeout_s=120)
+    return path

@@ -1,0 +1,440 @@
+"""join() and the Run it gives: alone, and with the supervisor's end of the line played."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plans import example_plan
+from played_supervisor import PlayedSupervisor, eventually
+from sbtrain_jobs.checkpoint import CheckpointStore
+from sbtrain_jobs.errors import CheckpointError
+from sbtrain_jobs.messages import (
+    EXIT_STOPPED,
+    Held,
+    Hello,
+    Hold,
+    Message,
+    PhaseDone,
+    Saved,
+    StepsDone,
+    StopAfter,
+)
+from sbtrain_jobs.process import run_command
+from sbtrain_jobs.session import Run, join
+from sbtrain_perf.codec import plan_to_json
+from sbtrain_perf.errors import PlanError
+from sbtrain_perf.request import Plan, Role
+
+
+class Counter:
+    """The state of a training that only counts."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def save(self, folder: Path) -> None:
+        (folder / "value").write_text(str(self.value))
+
+    def load(self, folder: Path) -> None:
+        self.value = int((folder / "value").read_text())
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+def alone(folder: Path, *, steps: int = 10, interval_s: float = 3600.0) -> Run:
+    return join(
+        default_steps=steps,
+        checkpoints=folder,
+        checkpoint_interval_s=interval_s,
+        data=[folder / "data.h5"],
+        environ={},
+    )
+
+
+@contextlib.contextmanager
+def ends_with(code: int) -> Iterator[None]:
+    """What runs inside must end in that SystemExit."""
+    try:
+        yield
+    except SystemExit as ended:
+        assert ended.code == code
+    else:
+        pytest.fail("did not end")
+
+
+def test_alone_it_is_rank_0_of_1_with_the_scripts_own_defaults(tmp_path: Path) -> None:
+    with alone(tmp_path, steps=7) as run:
+        assert (run.alone, run.role, run.rank, run.world_size) == (True, "worker", 0, 1)
+        assert (run.is_chief, run.layout, run.attempt) == (True, "allreduce", 1)
+        assert run.data == (tmp_path / "data.h5",)
+        assert list(run.steps()) == [1, 2, 3, 4, 5, 6, 7]
+    assert run.exit_code == 0
+
+
+def test_alone_the_environment_names_the_data(tmp_path: Path) -> None:
+    environ = {"SBTRAIN_DATA": f"/a/x.h5{os.pathsep}/b"}
+    with join(data=["other"], checkpoints=tmp_path, environ=environ) as run:
+        assert run.data == (Path("/a/x.h5"), Path("/b"))
+
+
+def test_resumes_after_the_last_saved_step(tmp_path: Path, counter: Counter) -> None:
+    for expected in ([1, 2, 3, 4], [5, 6]):
+        state = Counter()
+        with alone(tmp_path, steps=expected[-1]) as run:
+            start = run.resume(state.load)
+            ran = []
+            for step in run.steps(start=start, save=state.save):
+                ran.append(step)
+                state.value += step
+        assert ran == expected
+    newest = CheckpointStore(tmp_path).newest_valid()
+    assert newest is not None
+    assert newest.step == 6
+    counter.load(newest.path)
+    assert counter.value == sum(range(7))
+
+
+def test_saves_at_the_planned_interval(tmp_path: Path, counter: Counter) -> None:
+    saved: list[int] = []
+
+    def save(folder: Path) -> None:
+        saved.append(counter.value)
+        counter.save(folder)
+
+    with alone(tmp_path, steps=40, interval_s=0.1) as run:
+        for step in run.steps(save=save):
+            counter.value = step
+            time.sleep(0.02)
+    assert saved[-1] == 40
+    assert 3 <= len(saved) <= 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_alone_a_signal_ends_it_after_the_step_with_its_state_saved(
+    tmp_path: Path, counter: Counter, number: signal.Signals
+) -> None:
+    before = signal.getsignal(number)
+    with ends_with(EXIT_STOPPED), alone(tmp_path) as run:
+        for step in run.steps(save=counter.save):
+            counter.value = step
+            if step == 4:
+                os.kill(os.getpid(), number)
+    assert run.exit_code == EXIT_STOPPED
+    newest = run.checkpoints.newest_valid()
+    assert newest is not None
+    assert newest.step == counter.value == 4
+    assert signal.getsignal(number) == before
+
+
+def test_leaving_the_loop_early_is_no_failure(tmp_path: Path) -> None:
+    with alone(tmp_path) as run:
+        for step in run.steps():
+            if step == 3:
+                break
+        run.report(loss=0.5)
+    assert run.exit_code == 0
+
+
+def test_a_periodic_save_that_fails_is_said_and_the_last_one_ends_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ran: list[int] = []
+    folder = tmp_path / "file" / "checkpoints"
+    code = CheckpointError.exit_code
+    with ends_with(code), alone(folder, steps=5, interval_s=1e-6) as run:
+        ran += run.steps(save=Counter().save)
+    assert ran == [1, 2, 3, 4, 5]
+    assert caplog.text.count("training goes on") == 4
+    assert "sbtrain: cannot save step 5" in capfd.readouterr().err
+
+
+# -- under a plan ------------------------------------------------------------------------
+
+
+def plan_in(folder: Path, **changes: object) -> Plan:
+    run_dir = folder / "run"
+    values: dict[str, object] = {
+        "run_dir": str(run_dir),
+        "run_id": "run",
+        "checkpoint_dir": str(run_dir / "checkpoints"),
+        "workers": 1,
+        "nodes": 1,
+        "roles": (Role(name="worker", index=0, node=0),),
+        "steps": 12,
+    }
+    return example_plan(**{**values, **changes})
+
+
+def environment(
+    plan: Plan, folder: Path, *, rank: int = 0, control: str = ""
+) -> dict[str, str]:
+    path = folder / "plan.json"
+    path.write_text(plan_to_json(plan))
+    role = plan.roles[rank]
+    return {
+        "SBTRAIN_PLAN": str(path),
+        "SBTRAIN_ATTEMPT": "2",
+        "SBTRAIN_ROLE": role.name,
+        "SBTRAIN_ROLE_INDEX": str(role.index),
+        "SBTRAIN_RANK": str(rank),
+        "SBTRAIN_CONTROL": control,
+        "SBTRAIN_TOKEN": "secret",
+        "SLURMD_NODENAME": "c3",
+    }
+
+
+@pytest.fixture
+def supervisor() -> Iterator[PlayedSupervisor]:
+    played = PlayedSupervisor()
+    yield played
+    played.close()
+
+
+def hear_all(supervisor: PlayedSupervisor) -> list[Message]:
+    heard = []
+    try:
+        while True:
+            heard.append(supervisor.hear())
+    except EOFError:
+        return heard
+
+
+def test_a_whole_run_is_told_to_the_supervisor(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with join(environ=environ) as run:
+        supervisor.accept()
+        assert run.attempt == 2
+        assert run.batch_size == 32
+        run.describe(parameters=100, tensors=4)
+        start = run.resume(counter.load)
+        for step in run.steps(start=start, save=counter.save):
+            counter.value = step
+        run.report(accuracy=0.5, bad=float("nan"))
+        run.report(accuracy=0.75)
+    heard = hear_all(supervisor)
+    hello = heard[0]
+    assert isinstance(hello, Hello)
+    assert (hello.who, hello.token, hello.rank) == ("trainer", "secret", 0)
+    assert (hello.node_name, hello.pid) == ("c3", os.getpid())
+    steps = [message for message in heard if isinstance(message, StepsDone)]
+    assert sum(len(message.seconds) for message in steps) == 12
+    assert (steps[0].first, steps[0].samples_per_step) == (1, 32)
+    phases = [message for message in heard if isinstance(message, PhaseDone)]
+    assert [phase.name for phase in phases] == ["start", "checkpoint", "evaluate"]
+    assert {(phase.parameters, phase.tensors) for phase in phases} == {(100, 4)}
+    assert (phases[1].step, phases[1].size_bytes) == (12, 2)
+    assert phases[2].metrics == {"accuracy": 0.75}
+    assert not [message for message in heard if isinstance(message, Saved)]
+    result = json.loads((tmp_path / "run" / "final" / "result.json").read_text())
+    assert result == {"accuracy": 0.75}
+
+
+def test_stops_at_the_agreed_step_and_says_where_it_saved(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with ends_with(EXIT_STOPPED), join(environ=environ) as run:
+        supervisor.accept()
+        for step in run.steps(save=counter.save):
+            counter.value = step
+            if step == 4:
+                supervisor.say(Hold(reason="preempted"))
+                while not isinstance(held := supervisor.hear(), Held):
+                    continue
+                assert held.step == 4
+                supervisor.say(StopAfter(step=6))
+    assert counter.value == 6
+    (saved,) = [m for m in hear_all(supervisor) if isinstance(m, Saved)]
+    assert saved == Saved(rank=0, step=6, path=str(tmp_path / "run/checkpoints/step-6"))
+
+    environ = environment(plan_in(tmp_path), tmp_path)
+    with join(environ=environ) as run:
+        start = run.resume(counter.load)
+        assert start == 6
+        assert list(run.steps(start=start, save=counter.save)) == list(range(7, 13))
+
+
+def test_asked_before_the_first_step_it_keeps_what_it_resumed_from(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    plan = plan_in(tmp_path)
+    store = CheckpointStore(plan.checkpoint_dir)
+    store.write(5, counter.save)
+    environ = environment(plan, tmp_path, control=supervisor.address)
+    with ends_with(EXIT_STOPPED), join(environ=environ) as run:
+        supervisor.accept()
+        supervisor.say(Hold(reason="preempted"))
+        assert isinstance(supervisor.hear(), Hello)
+        assert supervisor.hear() == Held(rank=0, step=0)
+        supervisor.say(StopAfter(step=0))
+        assert run.resume(counter.load) == 5
+        assert list(run.steps(start=5, save=counter.save)) == []
+    (saved,) = [m for m in hear_all(supervisor) if isinstance(m, Saved)]
+    assert saved.step == 5
+    assert store.steps() == (5,)
+
+
+def test_asked_after_the_last_step_it_says_at_once_what_is_saved(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with join(environ=environ) as run:
+        supervisor.accept()
+        for _ in run.steps(save=counter.save):
+            pass
+        supervisor.say(Hold(reason="preempted"))
+        while not isinstance(held := supervisor.hear(), Held):
+            continue
+        supervisor.say(StopAfter(step=held.step))
+        while not isinstance(saved := supervisor.hear(), Saved):  # while it evaluates
+            continue
+        assert saved.step == 12
+        run.report(accuracy=1.0)
+    assert run.exit_code == 0
+
+
+def test_signals_are_left_to_the_supervisor_while_there_is_one(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with ends_with(EXIT_STOPPED), join(environ=environ) as run:
+        supervisor.accept()
+        for step in run.steps(save=counter.save):
+            counter.value = step
+            if step in (3, 8):
+                for number in (signal.SIGTERM, signal.SIGUSR1):
+                    os.kill(os.getpid(), number)
+            if step == 5:
+                supervisor.close()
+                eventually(lambda: not run._reports.heard)
+    assert counter.value == 8
+
+
+def test_only_the_chief_saves_cleans_and_reports(tmp_path: Path, counter: Counter) -> None:
+    roles = tuple(Role(name="worker", index=i, node=i) for i in range(2))
+    plan = plan_in(tmp_path, roles=roles, workers=2, checkpoint_interval_s=1e-6)
+    with join(environ=environment(plan, tmp_path, rank=1)) as run:
+        assert (run.rank, run.world_size, run.is_chief) == (1, 2, False)
+        assert len(list(run.steps(save=counter.save))) == 12
+        run.report(accuracy=1.0)
+    assert not Path(plan.checkpoint_dir).exists()
+    assert not (tmp_path / "run" / "final").exists()
+
+
+def test_the_chief_of_a_run_removes_what_its_last_attempt_left(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    left = Path(plan.checkpoint_dir) / ".step-3.sbtrain-tmp-0badf00d"
+    left.mkdir(parents=True)
+    with join(environ=environment(plan, tmp_path)):
+        assert not left.exists()
+
+
+def test_two_runs_in_one_folder_do_not_meet(tmp_path: Path, counter: Counter) -> None:
+    shared = str(tmp_path / "shared")
+    for name in ("one", "two"):
+        plan = plan_in(tmp_path, run_id=name, checkpoint_dir=shared)
+        with join(environ=environment(plan, tmp_path)) as run:
+            assert run.resume(counter.load) == 0
+            assert len(list(run.steps(save=counter.save))) == 12
+    assert sorted(p.name for p in Path(shared).iterdir()) == ["one", "two"]
+
+
+class Playmates:
+    """The other ranks: they saw an older checkpoint, and leave when asked."""
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+        self.left = 0
+
+    def lowest(self, step: int) -> int:
+        return min(step, self.newest)
+
+    def leave_together(self) -> None:
+        self.left += 1
+
+
+def test_all_ranks_resume_from_what_all_of_them_see(tmp_path: Path, counter: Counter) -> None:
+    plan = plan_in(tmp_path)
+    store = CheckpointStore(plan.checkpoint_dir)
+    for counter.value in (4, 8):
+        store.write(counter.value, counter.save)
+    with join(environ=environment(plan, tmp_path)) as run:
+        run.peers = mates = Playmates(4)
+        assert run.resume(counter.load) == 4
+        assert counter.value == 4
+        run.peers = Playmates(0)
+        assert run.resume(counter.load) == 0
+        run.peers = mates
+        (store.path_of(4) / "value").unlink()
+        with pytest.raises(CheckpointError, match="agreed to resume from step 4"):
+            run.resume(counter.load)
+    assert mates.left == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"SBTRAIN_RANK": None}, "SBTRAIN_RANK is not"),
+        ({"SBTRAIN_RANK": "one"}, "not a whole number"),
+        ({"SBTRAIN_RANK": "1"}, "the plan has 1 processes"),
+        ({"SBTRAIN_ROLE": "ps"}, "started as ps 0, but rank 0 of the plan is worker 0"),
+        ({"SBTRAIN_PLAN": "/nowhere/plan.json"}, "cannot read the plan"),
+    ],
+)
+def test_a_place_that_contradicts_the_plan_is_refused(
+    tmp_path: Path, changes: dict[str, str | None], said: str
+) -> None:
+    environ = {**environment(plan_in(tmp_path), tmp_path), **changes}
+    with pytest.raises(PlanError, match=said) as caught:
+        join(environ={name: value for name, value in environ.items() if value is not None})
+    assert caught.value.hint
+
+
+def test_a_signal_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, preemption_signal="SOON")
+    with pytest.raises(PlanError, match="'SOON'"):
+        join(environ=environment(plan, tmp_path))
+
+
+def test_the_seed_is_the_runs_own(tmp_path: Path) -> None:
+    seeds = set()
+    for name in ("one", "one", "two"):
+        with join(environ=environment(plan_in(tmp_path, run_id=name), tmp_path)) as run:
+            seeds.add(run.seed)
+    assert len(seeds) == 2
+    with join(seed=9, checkpoints=tmp_path, environ={}) as run:
+        assert run.seed == 9
+
+
+def test_metrics_that_are_no_numbers_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), alone(tmp_path) as run:
+        run.report(loss=float("inf"))
+    assert "loss is inf" in caplog.text
+
+
+def test_joining_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from sbtrain_jobs import join\n"
+        "with join(default_steps=3, environ={}) as run: list(run.steps())\n"
+        "heavy = {'numpy', 'tensorflow', 'h5py', 'torch', 'importlib.metadata', 'subprocess'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert run_command([sys.executable, "-c", code], timeout_s=60).stdout == "[]\n"
