@@ -114,7 +114,7 @@ def test_versions_are_ordered() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Submission(), "path or a script text"),
+        (Submission, "path or a script text"),
         (lambda: Submission(script=Path("a"), script_text="#!"), "path or a script text"),
         (lambda: Submission(script_text="#!", script_args=("x",)), "arguments"),
         (lambda: Submission(script_text="#!", token="a b"), "not a token"),
