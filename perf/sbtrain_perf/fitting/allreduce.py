@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import least_squares
 
+from sbtrain_perf.fitting.posterior import log_slopes, posterior_covariance
 from sbtrain_perf.models.overlap import (
     OVERLAP_SHARPNESS,
     PLACEMENT_COEFFICIENTS,
@@ -25,8 +26,6 @@ from sbtrain_perf.models.overlap import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -139,7 +138,7 @@ class AllReduceModel:
 
         result = least_squares(residuals, start, loss="soft_l1", f_scale=2.0, max_nfev=60)
         self._x: Floats = result.x
-        self._covariance = np.linalg.pinv(result.jac.T @ result.jac)
+        self._covariance = posterior_covariance(result.jac)
         left = np.clip(
             np.log(rows.step_s / self._step_s(self._x, rows, compute_s, features)), -0.3, 0.3
         )
@@ -154,7 +153,7 @@ class AllReduceModel:
         def centre(x: Floats) -> Floats:
             return np.log(self._step_s(x, rows, compute_s, features))
 
-        slopes = _slopes(centre, self._x)
+        slopes = log_slopes(centre, self._x)
         variance = np.einsum("ij,jk,ik->i", slopes, self._covariance, slopes)
         cross = kernel_matrix(rows, self.rows)
         known = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
@@ -294,14 +293,3 @@ def _row_sd(rows: StepRows) -> Floats:
     keys = np.char.add(np.char.add(rows.workload, "|"), rows.shape)
     _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
     return np.asarray(np.sqrt(count[place] * PLACEMENT_SD**2 + ROW_SD**2), dtype=np.float64)
-
-
-def _slopes(function: Callable[[Floats], Floats], x: Floats, *, step: float = 1e-4) -> Floats:
-    """Forward differences, shape (rows, parameters)."""
-    base = function(x)
-    columns = []
-    for i in range(len(x)):
-        moved = x.copy()
-        moved[i] += step
-        columns.append((function(moved) - base) / step)
-    return np.stack(columns, axis=1)
