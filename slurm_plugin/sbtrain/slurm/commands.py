@@ -20,7 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from sbtrain.errors import SlurmMissingError, SlurmRejectedError, SlurmUnparsableError
+from sbtrain.errors import (
+    SlurmMissingError,
+    SlurmRejectedError,
+    SlurmTimeoutError,
+    SlurmUnparsableError,
+)
 from sbtrain.slurm import json_forms, text_forms
 from sbtrain.slurm.client import (
     Attempt,
@@ -97,7 +102,7 @@ class CommandsClient:
 
     def version(self) -> SlurmVersion:
         if self._known_version is None:
-            answer = self._query(["scontrol", "--version"])
+            answer = self._ask(["scontrol", "--version"])
             self._known_version = text_forms.read_version(answer.stdout)
         return self._known_version
 
@@ -107,15 +112,15 @@ class CommandsClient:
             argv = ["sinfo", "--json"]
         return self._read(
             since=_SINFO_JSON,
-            json=lambda: json_forms.read_nodes(self._query(argv).stdout, command=_line(argv)),
+            json=lambda: json_forms.read_nodes(self._ask(argv).stdout, command=_line(argv)),
             text=lambda: text_forms.read_node_blocks(
-                self._query(["scontrol", "--all", "show", "nodes"]).stdout
+                self._ask(["scontrol", "--all", "show", "nodes"]).stdout
             ),
         )
 
     def partitions(self) -> tuple[PartitionInfo, ...]:
         argv = ["scontrol", "--all", "-o", "show", "partition"]
-        return text_forms.read_partitions(self._query(argv).stdout)
+        return text_forms.read_partitions(self._ask(argv).stdout)
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         found = self._squeue(*(["--me"] if scope == "own" else []))
@@ -181,7 +186,7 @@ class CommandsClient:
             f"--jobs={','.join(sorted({_base(job_id) for job_id in job_ids}, key=int))}",
         ]
         try:
-            answer = self._query(argv)
+            answer = self._ask(argv)
         except SlurmRejectedError as error:
             if "accounting storage is disabled" in error.stderr:
                 return NoAccounting(reason="Slurm accounting storage is disabled")
@@ -215,7 +220,7 @@ class CommandsClient:
 
     def _any_lost(self, names: tuple[str, ...]) -> bool:
         argv = ["scontrol", "--all", "show", "nodes", compress(names)]
-        nodes = text_forms.read_node_blocks(self._query(argv).stdout)
+        nodes = text_forms.read_node_blocks(self._ask(argv).stdout)
         return any(node.lost for node in nodes)
 
     def _shown(self, job_id: str) -> JobInfo:
@@ -224,7 +229,7 @@ class CommandsClient:
         Raises:
             SlurmRejectedError: Slurm does not know it.
         """
-        answer = self._query(["scontrol", "--all", "show", "job", _checked(job_id)])
+        answer = self._ask(["scontrol", "--all", "show", "job", _checked(job_id)])
         return text_forms.read_job_block(answer.stdout)
 
     def _squeue(self, *filters: str) -> tuple[JobInfo, ...]:
@@ -235,9 +240,9 @@ class CommandsClient:
         return self._read(
             since=_SCONTROL_JSON,
             json=lambda: json_forms.read_jobs(
-                self._query([*argv, "--json"]).stdout, command="squeue --json"
+                self._ask([*argv, "--json"]).stdout, command="squeue --json"
             ),
-            text=lambda: text_forms.read_squeue(self._query(rows).stdout, separator=separator),
+            text=lambda: text_forms.read_squeue(self._ask(rows).stdout, separator=separator),
         )
 
     def _read(self, *, since: SlurmVersion, json: Callable[[], T], text: Callable[[], T]) -> T:
@@ -278,6 +283,16 @@ class CommandsClient:
                 stderr=answer.stderr,
             )
         return submitted
+
+    def _ask(self, argv: Sequence[str]) -> CommandResult:
+        """Run a command that changes nothing; once more if a signal ended it. Slurm sends
+        its signals to every process of a job, and so to a question asked inside it."""
+        try:
+            return self._query(argv)
+        except SlurmTimeoutError as error:
+            if error.returncode is None or error.returncode >= 0:
+                raise
+            return self._query(argv)
 
     def _query(
         self, argv: Sequence[str], *, submission: Submission | None = None

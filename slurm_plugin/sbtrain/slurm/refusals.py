@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from sbtrain.errors import (
     SlurmError,
@@ -58,6 +59,11 @@ def slurm_error(error: CommandError) -> SlurmError:
     if isinstance(error, CommandTimeoutError):
         return _told(error, SlurmTimeoutError, error.message)
     name = error.argv[0]
+    if error.returncode is not None and error.returncode < 0:
+        ended_by = signal.Signals(-error.returncode).name
+        return _told(
+            error, SlurmTimeoutError, f"{name} was ended by {ended_by} before it answered"
+        )
     words = spoken(error.stderr) or spoken(error.stdout) or error.message
     if _NO_CONFIGURATION.search(error.stderr):
         hint = "log in to a node of the cluster, or set SLURM_CONF to its slurm.conf"

@@ -71,7 +71,7 @@ def submit_once(
         except (SlurmTimeoutError, SlurmUnparsableError) as error:
             if not submission.token or not (lost or may_have_arrived(error)):
                 raise
-            lost = error
+            lost = lost or error
         else:
             if lost is None:
                 return submitted

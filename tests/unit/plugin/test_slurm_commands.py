@@ -94,6 +94,22 @@ def test_an_id_that_was_printed_counts_even_if_sbatch_goes_on(tmp_path: Path) ->
     assert fails.submit(SCRIPT).job_id == "13"
 
 
+def test_a_question_that_a_signal_ended_is_asked_once_more(tmp_path: Path) -> None:
+    asked = f"echo x >> {tmp_path}/asked; [ $(wc -l < {tmp_path}/asked) = 2 ] || kill $$"
+    client = client_over(tmp_path, scontrol=f"{asked}; echo slurm 22.05.8")
+    assert client.version().year == 22
+    with pytest.raises(SlurmTimeoutError, match="scontrol was ended by SIGTERM"):
+        client.partitions()
+    assert (tmp_path / "asked").read_text() == "x\n" * 4
+
+
+def test_a_change_that_a_signal_ended_is_not_repeated(tmp_path: Path) -> None:
+    client = client_over(tmp_path, scontrol=f"echo x >> {tmp_path}/asked; kill $$")
+    with pytest.raises(SlurmTimeoutError, match="scontrol was ended by SIGTERM"):
+        client.requeue("12")
+    assert (tmp_path / "asked").read_text() == "x\n"
+
+
 def test_options_script_and_arguments_are_handed_on_as_they_are(tmp_path: Path) -> None:
     client = client_over(
         tmp_path, sbatch=f'printf "%s|" "$@" > {tmp_path}/argv; pwd -P; echo 12'

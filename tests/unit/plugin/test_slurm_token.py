@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError, SlurmUnparsableError
 from sbtrain.slurm.client import Submission, Submitted
 from sbtrain.slurm.fake import FakeSlurm
+from sbtrain.slurm.refusals import may_have_arrived
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import Patience, marked_comment, split_comment, submit_once
 
@@ -101,8 +102,20 @@ def test_the_search_gives_up_and_says_that_it_does_not_know(
     ) as caught:
         slurm.submit(submission())
     assert TOKEN in caught.value.hint
+    assert may_have_arrived(caught.value)
     assert clock.now_s - begin_s == pytest.approx(Patience().give_up_s, abs=Patience().look_s)
     assert len(slurm.submissions) == 1
+
+
+def test_a_second_request_that_is_not_reached_does_not_undo_the_doubt(
+    slurm: FakeSlurm,
+) -> None:
+    slurm.fail_next("submit", TIMED_OUT)
+    for _ in range(1000):
+        slurm.fail_next("submit", NOT_REACHED)
+    with pytest.raises(SlurmTimeoutError, match="did not say whether") as caught:
+        slurm.submit(submission())
+    assert may_have_arrived(caught.value)
 
 
 def test_a_slurm_that_was_not_reached_has_no_job(slurm: FakeSlurm, clock: Clock) -> None:
