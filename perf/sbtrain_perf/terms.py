@@ -163,7 +163,12 @@ class PartitionTerms:
             return shipped
         nearest = min(
             self._learnt,
-            key=lambda s: (s.layout != layout, s.partition != partition.name, s.partition),
+            key=lambda s: (
+                s.layout != layout,
+                s.partition != partition.name,
+                abs(math.log(s.batch_per_worker / self.job.request.batch_per_worker)),
+                s.partition,
+            ),
         )
         compute_s = nearest.compute_s * self._compute_ratio(partition, nearest)
         if nearest.layout != layout:

@@ -1,8 +1,8 @@
 """The timing log: one HDF5 file an attempt, written by the supervisor alone.
 
     /plan    the text of plan.json, bytes
-    /phases  name, seconds, at_s (start, seconds since the epoch), numbers (JSON: what else
-             was measured of the phase, such as size_bytes, step, parameters, tensors)
+    /phases  name, seconds, at_s (its start, in seconds of the attempt), numbers (JSON: what
+             else was measured of the phase, such as size_bytes, step, parameters, tensors)
     /steps   rank, step, seconds, samples_per_step: one row a finished step
     attributes of the root: schema, attempt
 
@@ -166,7 +166,7 @@ class TimingLog:
 
         Args:
             name: one of PHASES.
-            at_s: when it began, in seconds since the epoch.
+            at_s: when it began, in seconds since the attempt did (negative: before).
             numbers: what else was measured: size_bytes, step, parameters, tensors and
                 whatever metrics there are. None, and what is not finite, is left out.
         """

@@ -1,0 +1,141 @@
+"""The closed forms of sbtrain_perf.models as sums of terms, for one measured sample.
+
+`seconds = (features . terms^power)^(1/power) + chain`. The terms are what refit learns: of
+staging (overhead, seconds a byte), start-up (fixed, seconds a node), checkpoints (fixed,
+seconds a byte), all-reduce steps (compute, transfer, hop), and parameter servers' updates
+(compute and busy time of one server; power is the knee's sharpness).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbtrain_perf.coefficients import Base, Coefficients
+from sbtrain_perf.measured import Sample, described_count
+from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.request import Plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TermForm:
+    """features and prior: (terms,). prior is what holds before anything is learnt."""
+
+    features: Floats
+    prior: Floats
+    power: float = 1.0
+    chain_s: float = 0.0
+
+    def seconds(self, terms: Floats) -> float:
+        total = self.features @ terms**self.power
+        return float(total ** (1.0 / self.power)) + self.chain_s
+
+
+def form_of(sample: Sample, base: Base) -> TermForm:
+    plan = sample.timings.plan
+    basis = plan.basis
+    if sample.term == "stage":
+        byte_s = 1.0 / basis.stage_bytes_s if basis.stage_bytes_s else 0.0
+        return _sum(
+            (1.0, sample.size_bytes),
+            (base.stage.overhead_s.value, byte_s or sample.seconds / sample.size_bytes),
+            chain_s=_chain_s(sample.size_bytes, plan, base),
+        )
+    if sample.term == "start":
+        prior = (base.start.fixed_s.value, base.start.node_s.value)
+        return _sum((1.0, float(plan.nodes)), prior)
+    if sample.term == "checkpoint":
+        prior = (base.checkpoint.fixed_s.value, basis.checkpoint_byte_s)
+        return _sum((1.0, sample.size_bytes), prior)
+    compute_s = basis.compute_s or sample.seconds
+    parameters = float(described_count(sample.timings, "parameters") or basis.parameters)
+    tensors = float(described_count(sample.timings, "tensors") or basis.tensors)
+    if plan.layout == "ps":
+        return _updates_form(plan, base, compute_s, _busy_s(parameters, tensors, base))
+    others = plan.nodes - 1.0
+    share = parameters / basis.parameters if basis.parameters else 1.0
+    return _sum(
+        (1.0, 2.0 * others / plan.nodes, 2.0 * others),
+        (compute_s, basis.transfer_s * share, basis.hop_s),
+    )
+
+
+def learnt_terms(sample: Sample, coefficients: Coefficients) -> Floats | None:
+    """The terms that were learnt for exactly this sample's key; None where none were."""
+    learnt, plan = coefficients.learnt, sample.timings.plan
+    if sample.term == "stage":
+        for stage in learnt.stages:
+            if (stage.cluster, stage.partition) == (plan.cluster, plan.partition):
+                return np.array((stage.overhead_s, 1.0 / stage.rate_bytes_s))
+    elif sample.term == "start":
+        for start in learnt.starts:
+            if (start.cluster, start.workload) == (plan.cluster, plan.workload):
+                return np.array((start.fixed_s, start.node_s))
+    elif sample.term == "checkpoint":
+        for save in learnt.checkpoints:
+            if save.cluster == plan.cluster:
+                return np.array((save.fixed_s, save.byte_s))
+    else:
+        key = (plan.cluster, plan.workload, plan.partition, plan.layout, plan.batch_per_worker)
+        for step in learnt.steps:
+            found = (step.cluster, step.workload, step.partition, step.layout)
+            if (*found, step.batch_per_worker) == key:
+                if plan.layout == "ps":
+                    return np.array((step.compute_s, step.server_s))
+                return np.array((step.compute_s, step.transfer_s, step.hop_s))
+    return None
+
+
+def predicted_s(sample: Sample, coefficients: Coefficients) -> float:
+    """What coefficients predict of a measured term: learnt of its key, else the prior."""
+    form = form_of(sample, coefficients.base)
+    terms = learnt_terms(sample, coefficients)
+    return form.seconds(form.prior if terms is None else terms)
+
+
+def relative_error(sample: Sample, coefficients: Coefficients) -> float:
+    """|predicted - measured| / measured."""
+    return abs(predicted_s(sample, coefficients) - sample.seconds) / sample.seconds
+
+
+def _updates_form(plan: Plan, base: Base, compute_s: float, busy_s: float) -> TermForm:
+    power = base.server.sharpness.value
+    shared = plan.servers**-base.server.sharing.value
+    return TermForm(
+        features=np.array((1.0 / plan.workers, shared)) ** power,
+        prior=np.array((compute_s, busy_s)),
+        power=power,
+    )
+
+
+def _busy_s(parameters: float, tensors: float, base: Base) -> float:
+    server = base.server
+    return float(
+        server_s(
+            parameters,
+            tensors,
+            tensor_s=server.tensor_s.value,
+            parameter_byte_s=server.parameter_byte_s.value,
+        )
+    )
+
+
+def _chain_s(size_bytes: float, plan: Plan, base: Base) -> float:
+    """The last chunk's way through the nodes; not fitted."""
+    if plan.basis.link_bytes_s <= 0.0:
+        return 0.0
+    chunk = min(base.stage.chunk_bytes.value, size_bytes)
+    return (plan.nodes - 1) * chunk / plan.basis.link_bytes_s
+
+
+def _sum(
+    features: tuple[float, ...], prior: tuple[float, ...], *, chain_s: float = 0.0
+) -> TermForm:
+    return TermForm(features=np.array(features), prior=np.array(prior), chain_s=chain_s)
