@@ -1,4 +1,4 @@
-"""Attempts as the timing log gives them back, made from known truths."""
+"""Attempts as the timing log gives them back, made from known truths; a learnt step."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from plans import example_plan
+from sbtrain_perf.coefficients import LearntStep
 from sbtrain_perf.request import Basis, Layout
 from sbtrain_perf.timing_log import AttemptTimings, Phase, RankSteps
 
@@ -72,3 +73,21 @@ def attempt(
     ]
     rank = RankSteps(rank=0, step=np.arange(1, steps + 1), seconds=seconds, samples_per_step=32)
     return AttemptTimings(plan=plan, attempt=1, phases=tuple(phases), ranks=(rank,))
+
+
+def example_step(**changes: object) -> LearntStep:
+    """An all-reduce step of the workload `digits`, learnt on the partition `small`."""
+    step = LearntStep(
+        cluster="test",
+        workload="digits",
+        partition="small",
+        layout="allreduce",
+        batch_per_worker=64,
+        compute_s=0.5,
+        transfer_s=0.08,
+        hop_s=0.01,
+        server_s=0.0,
+        nodes=(2,),
+        runs=("run-1",),
+    )
+    return dataclasses.replace(step, **changes)

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+from attempts import example_step
 
 from sbtrain_perf.coefficients import (
     Coefficient,
     Learnt,
     LearntModel,
     LearntStart,
-    LearntStep,
     coefficients_from_json,
     coefficients_to_json,
     learnt_model,
@@ -23,21 +23,7 @@ from sbtrain_perf.coefficients import (
 from sbtrain_perf.errors import CoefficientsError
 
 LEARNT = Learnt(
-    steps=(
-        LearntStep(
-            cluster="private",
-            workload="digits",
-            partition="spot",
-            layout="ps",
-            batch_per_worker=32,
-            compute_s=0.02,
-            transfer_s=0.0,
-            hop_s=0.0,
-            server_s=0.004,
-            nodes=(3,),
-            runs=("run-1",),
-        ),
-    ),
+    steps=(example_step(layout="ps", transfer_s=0.0, hop_s=0.0, server_s=0.004, nodes=(3,)),),
     starts=(
         LearntStart(
             cluster="private", workload="digits", fixed_s=9.0, node_s=0.5, runs=("run-1",)

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from attempts import example_step
 
 from sbtrain_perf.coefficients import (
     Coefficients,
@@ -14,7 +15,6 @@ from sbtrain_perf.coefficients import (
     LearntModel,
     LearntStage,
     LearntStart,
-    LearntStep,
     load_coefficients,
     with_learnt,
 )
@@ -47,19 +47,7 @@ REQUEST = Request(
     data=DataSet(paths=("/d",), total_bytes=10**9),
     resumable=True,
 )
-STEP = LearntStep(
-    cluster="test",
-    workload="digits",
-    partition="small",
-    layout="allreduce",
-    batch_per_worker=64,
-    compute_s=0.5,
-    transfer_s=0.08,
-    hop_s=0.01,
-    server_s=0.0,
-    nodes=(2,),
-    runs=("run-1",),
-)
+STEP = example_step()
 
 
 def learnt(**parts: object) -> Coefficients:
