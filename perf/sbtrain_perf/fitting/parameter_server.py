@@ -67,7 +67,7 @@ class ServerPriors:
     # A server takes tens of microseconds a variable and moves some hundred MB/s.
     log_tensor_s: Belief = Belief(mean=math.log(1e-4), sd=0.7)
     log_parameter_byte_s: Belief = Belief(mean=math.log(1.5e-9), sd=0.7)
-    network_sd: float = 0.25  # of a network's log busy time about what its features say
+    network_sd: float = 0.15  # of a network's log busy time about what its features say
     network_sharing_sd: float = 0.1
     noise_sd: float = 0.03  # of one run's log speed
     noise_rows: float = 4.0  # how many residuals that prior is worth

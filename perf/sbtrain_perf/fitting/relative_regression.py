@@ -26,10 +26,16 @@ LONE_NOISE_SDS = (*NOISE_SDS, 0.08, 0.12)  # where sessions are left out, noise 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPrediction:
-    """Mean and standard deviation of the logarithm, one entry a row."""
+    """Mean and standard deviation of the logarithm, one entry a row.
+
+    session is the part of the mean that a session's shared error gives; doubt the part of
+    sd that stands for the sum of terms itself being wrong.
+    """
 
     mean: Vector
     sd: Vector
+    session: Vector
+    doubt: Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,12 @@ class _Member:
         relative = features / value[:, None]
         leverage = np.einsum("ij,jk,ik->i", relative, self.parameter_covariance, relative)
         variance = self.session_sd**2 - explained + self.noise_sd**2 + leverage
-        return LogPrediction(mean=np.log(value) + session, sd=np.sqrt(variance))
+        return LogPrediction(
+            mean=np.log(value) + session,
+            sd=np.sqrt(variance),
+            session=session,
+            doubt=np.sqrt(leverage),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +91,18 @@ class RelativeRegression:
 def mixture(parts: Sequence[LogPrediction], weights: Sequence[float]) -> LogPrediction:
     """Mean and spread of a weighted mixture: disagreement widens it."""
     share = np.asarray(weights)[:, None] / np.sum(weights)
-    means = np.array([part.mean for part in parts])
-    mean = (share * means).sum(axis=0)
-    within = (share * np.array([part.sd**2 for part in parts])).sum(axis=0)
-    between = (share * (means - mean) ** 2).sum(axis=0)
-    return LogPrediction(mean=mean, sd=np.sqrt(within + between))
+
+    def average(values: Sequence[Vector]) -> Vector:
+        return np.asarray((share * np.array(values)).sum(axis=0))
+
+    mean = average([part.mean for part in parts])
+    between = average([(part.mean - mean) ** 2 for part in parts])
+    return LogPrediction(
+        mean=mean,
+        sd=np.sqrt(average([part.sd**2 for part in parts]) + between),
+        session=average([part.session for part in parts]),
+        doubt=np.sqrt(average([part.doubt**2 for part in parts]) + between),
+    )
 
 
 def fit_relative(
