@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sbtrain_staging.errors import SourceError, StagingError, VerificationError
@@ -36,51 +37,95 @@ class PieceHasher:
         return self._growing.digest() if segment.ends else None
 
 
+class OpenFiles:
+    """Files that several threads read parts of: opened once, closed when read past."""
+
+    def __init__(self, open_file: Callable[[int], int]) -> None:
+        self._open_file = open_file
+        self._lock = threading.Lock()
+        self._descriptors: dict[int, int] = {}
+        self._users: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def use(self, index: int) -> Iterator[int]:
+        with self._lock:
+            if index not in self._descriptors:
+                self.close_idle()
+                self._descriptors[index] = self._open_file(index)
+                self._users[index] = 0
+            self._users[index] += 1
+        try:
+            yield self._descriptors[index]
+        finally:
+            with self._lock:
+                self._users[index] -= 1
+
+    def close_idle(self) -> None:
+        for index in [index for index, users in self._users.items() if not users]:
+            os.close(self._descriptors.pop(index))
+            del self._users[index]
+
+
 class TreeReader:
-    """Reads segments below a folder; counts what it reads."""
+    """Reads segments below a folder; counts what it reads.
+
+    Chunks may be read by several threads at once; they are hashed by one, in order.
+    """
 
     def __init__(self, manifest: Manifest, table: PieceTable) -> None:
         self.bytes_read = 0
         self._manifest = manifest
         self._table = table
-        self._file = -1
-        self._descriptor = -1
+        self._files = OpenFiles(self.open_file)
         self._hasher = PieceHasher()
+        self._counting = threading.Lock()
 
-    def read_chunk(self, chunk: Sequence[Segment], into: memoryview) -> list[bytes]:
-        """Fill a buffer with the segments; the digests of the pieces that end in it."""
+    def read_chunk(self, chunk: Sequence[Segment], into: memoryview) -> None:
+        """Fill a buffer with the segments."""
+        at = 0
+        count = 0
+        try:
+            for segment in chunk:
+                part = into[at : at + segment.length]
+                at += segment.length
+                index = self._table.files[segment.piece]
+                offset = self._table.offsets[segment.piece] + segment.start
+                if segment.length == self._manifest.sizes_bytes[index]:
+                    descriptor = self.open_file(index)
+                    try:
+                        count += self._fill(descriptor, index, part, offset)
+                    finally:
+                        os.close(descriptor)
+                else:
+                    with self._files.use(index) as descriptor:
+                        count += self._fill(descriptor, index, part, offset)
+        finally:
+            with self._counting:
+                self.bytes_read += count
+
+    def _fill(self, descriptor: int, index: int, into: memoryview, offset: int) -> int:
+        at = 0
+        while at < len(into):
+            try:
+                count = os.preadv(descriptor, [into[at:]], offset + at)
+            except OSError as error:
+                raise self.trouble(index, error) from None
+            if count == 0:
+                raise self.ended_early(index)
+            at += count
+        return at
+
+    def hash_chunk(self, chunk: Sequence[Segment], data: memoryview) -> list[bytes]:
+        """The digests of the pieces that end in a chunk; to be called in order."""
         digests = []
         at = 0
         for segment in chunk:
-            part = into[at : at + segment.length]
-            self._read(segment, part)
-            found = self._hasher.take(segment, part)
+            found = self._hasher.take(segment, data[at : at + segment.length])
             if found is not None:
                 self.check_digest(segment.piece, found)
                 digests.append(found)
             at += segment.length
         return digests
-
-    def _read(self, segment: Segment, into: memoryview) -> None:
-        index = self._table.files[segment.piece]
-        if index != self._file:
-            self.close()
-            self._descriptor = self.open_file(index)
-            self._file = index
-        offset = self._table.offsets[segment.piece] + segment.start
-        at = 0
-        while at < len(into):
-            count = self._read_at(index, into[at:], offset + at)
-            if count == 0:
-                raise self.ended_early(index)
-            self.bytes_read += count
-            at += count
-
-    def _read_at(self, index: int, into: memoryview, offset: int) -> int:
-        try:
-            return os.preadv(self._descriptor, [into], offset)
-        except OSError as error:
-            raise self.trouble(index, error) from None
 
     def open_file(self, index: int) -> int:
         raise NotImplementedError
@@ -95,9 +140,7 @@ class TreeReader:
         raise NotImplementedError
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = self._file = -1
+        self._files.close_idle()
 
 
 class SourceReader(TreeReader):

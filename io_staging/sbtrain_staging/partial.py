@@ -74,6 +74,7 @@ class PartialCopy:
             part = min(len(buffer), length - start)
             segment = Segment(piece, start, part, start + part == length)
             reader.read_chunk([segment], buffer[:part])
+            reader.hash_chunk([segment], buffer[:part])
 
     def begin(self) -> None:
         """Make folders and links, and take over what an older copy has unchanged.

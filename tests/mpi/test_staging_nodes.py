@@ -159,10 +159,9 @@ elif fault == "flip":
 elif fault == "change":
     usual_read = disk.SourceReader.read_chunk
     def changing(self, chunk, into):
-        found = usual_read(self, chunk, into)
+        usual_read(self, chunk, into)
         with open(sys.argv[-1], "r+b") as stream:
             stream.write(b"another")
-        return found
     disk.SourceReader.read_chunk = changing
 elif fault == "bug":
     def wrong(self, chunk, data, digests, giver):
