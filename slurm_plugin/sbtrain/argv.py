@@ -209,13 +209,21 @@ def heterogeneous() -> RequestError:
 
 
 def resolve(name: str) -> tuple[str, Takes] | None:
-    """A long option's full name and what it takes; None when sbatch would not know it."""
-    if name in LONG:
-        return _ALIASES.get(name, name), LONG[name]
-    candidates = [full for full in LONG if full.startswith(name)]
-    if len(candidates) == 1:
-        return _ALIASES.get(candidates[0], candidates[0]), LONG[candidates[0]]
-    return None
+    """A long option's full name and what it takes; None when sbatch would not know it.
+
+    Raises:
+        SbatchUsageError: it stands for several.
+    """
+    candidates = [name] if name in LONG else [full for full in LONG if full.startswith(name)]
+    if not candidates:
+        return None
+    if len(candidates) > 1:
+        raise SbatchUsageError(
+            f"option --{name} is ambiguous: " + ", ".join(f"--{full}" for full in candidates),
+            hint="write it in full",
+        )
+    (full,) = candidates
+    return _ALIASES.get(full, full), LONG[full]
 
 
 def _long(word: str, following: str | None) -> tuple[list[Setting], int]:

@@ -7,6 +7,7 @@ adds options only where the user said nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import signal
@@ -176,6 +177,16 @@ def additions(asked: Asked, plan: Plan) -> Additions:
     if not given(settings, "job-name"):
         add("job-name", asked.script.name)
     return Additions(directives=tuple(directives), words=tuple(words))
+
+
+def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
+    """The plan with every option that sbatch gets, for the job side to look up: the signal
+    by its full name, however the user spelt it."""
+    words = (*added.directives, *plan.sbatch_options, *added.words)
+    spelt = last_value(asked.settings, "signal")
+    if spelt:
+        words = (*words, f"--signal={spelt}")
+    return dataclasses.replace(plan, sbatch_options=words)
 
 
 def lead_s(plan: Plan) -> int:

@@ -30,11 +30,11 @@ def main() -> int:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status: 0, sbatch's own where sbatch refused, or that of the error."""
-    from sbtrain.commands.report import report
-
     try:
         return _run(argv, environ)
     except SbtrainError as error:
+        from sbtrain.commands.report import report
+
         return report(error)
     except KeyboardInterrupt as stop:
         said = stop.args[0] if stop.args else "interrupted; nothing was submitted"
@@ -43,13 +43,14 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    if argv and argv[0] in ("-h", "--help", "--usage"):
+        return _help()
     from sbtrain.argv import given, split_command_line
-    from sbtrain.flags import FLAGS, help_text, read_flags
+    from sbtrain.flags import FLAGS, read_flags
 
     line = split_command_line(argv, FLAGS)
     if given(line.settings, "help", "usage"):
-        sys.stdout.write(help_text())
-        return 0
+        return _help()
     if given(line.settings, "version"):
         from sbtrain.commands.report import version
 
@@ -83,6 +84,13 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if decision.chosen is None:
         raise _no_plan(decision)
     return _hand_over(asked, decision.chosen, environ=environ)
+
+
+def _help() -> int:
+    from sbtrain.flag_table import help_text
+
+    sys.stdout.write(help_text())
+    return 0
 
 
 def _warn(asked: Asked, environ: Mapping[str, str]) -> None:
@@ -147,12 +155,10 @@ def _hand_over(asked: Asked, plan: Plan, *, environ: Mapping[str, str]) -> int:
     from sbtrain.argv import given
     from sbtrain.job_script import job_script
     from sbtrain.slurm.commands import CommandsClient
-    from sbtrain.submission import additions
+    from sbtrain.submission import additions, with_options
 
     added = additions(asked, plan)
-    plan = dataclasses.replace(
-        plan, sbatch_options=(*added.directives, *plan.sbatch_options, *added.words)
-    )
+    plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))
     if asked.options.dry_run:
         sys.stdout.write(text)
@@ -180,6 +186,8 @@ def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:
 
 
 def _test_only(client: SlurmClient, words: Sequence[str], text: str) -> int:
+    from datetime import datetime
+
     from sbtrain.slurm.client import Submission
 
     said = client.test_only(Submission(options=tuple(words), script_text=text))

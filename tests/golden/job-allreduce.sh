@@ -1,0 +1,13 @@
+#!/bin/bash
+# Written by sbtrain for run digits-20261130-000000-abcd; plan.json beside it says the rest.
+#SBATCH --partition=spot
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --signal=B:USR1@60
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --job-name=train_digits.py
+
+export SBTRAIN_SCRIPT_DIR=/home/ada
+exec /opt/sbtrain/bin/python3 -P -m sbtrain.commands.batch /shared/runs/digits-20261130-000000-abcd/plan.json

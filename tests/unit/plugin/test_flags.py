@@ -1,0 +1,118 @@
+"""Values of `--train-*` flags: forms, errors, and who wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbtrain.flag_table import TABLE, help_text
+from sbtrain.flags import FLAGS, TrainOptions, read_flags
+from sbtrain_perf.errors import RequestError
+from sbtrain_perf.request import NodeRange, Objective
+
+
+def read(**flags: str | None) -> TrainOptions:
+    named = [(f"train-{name.replace('_', '-')}", value) for name, value in flags.items()]
+    return read_flags(named, [])
+
+
+def test_nothing_given() -> None:
+    assert read_flags([], []) == TrainOptions()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("layout", "auto", "layout", "auto"),
+        ("layout", "allreduce", "layout", "allreduce"),
+        ("layout", "ps", "layout", "ps"),
+        ("layout", "ps:3", "servers", 3),
+        ("nodes", "auto", "nodes", NodeRange()),
+        ("nodes", "4", "nodes", NodeRange(low=4, high=4)),
+        ("nodes", "2-8", "nodes", NodeRange(low=2, high=8)),
+        ("objective", "cost", "objective", Objective(kind="cost")),
+        ("objective", "node-hours", "objective", Objective(kind="node-hours")),
+        ("objective", "deadline:6h", "objective", Objective(kind="deadline", deadline_s=21600)),
+        ("objective", "deadline:90m", "objective", Objective(kind="deadline", deadline_s=5400)),
+        (
+            "objective",
+            "deadline:1d12h",
+            "objective",
+            Objective(kind="deadline", deadline_s=129600),
+        ),
+        ("epochs", "1.5", "epochs", 1.5),
+        ("steps", "200", "steps", 200),
+        ("batch", "32", "batch", 32),
+        ("samples", "60000", "samples", 60000),
+        ("params", "25.6M", "parameters", 25_600_000),
+        ("params", "1.3B", "parameters", 1_300_000_000),
+        ("tensors", "161", "tensors", 161),
+        ("checkpoint", "ck pt", "checkpoint_dir", "ck pt"),
+        ("name", "resnet", "name", "resnet"),
+        ("site", "bluewaters", "site", "bluewaters"),
+    ],
+)
+def test_a_value(name: str, value: str, field: str, expected: object) -> None:
+    assert getattr(read(**{name: value}), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("layout", "ring"),
+        ("layout", "ps:0"),
+        ("layout", "ps:"),
+        ("layout", ""),
+        ("nodes", "0"),
+        ("nodes", "4-2"),
+        ("nodes", "2-"),
+        ("nodes", "-3"),
+        ("nodes", "²"),
+        ("objective", "speed"),
+        ("objective", "deadline"),
+        ("objective", "deadline:"),
+        ("objective", "deadline:0h"),
+        ("objective", "deadline:6"),
+        ("objective", "time:3h"),
+        ("epochs", "0"),
+        ("epochs", "nan"),
+        ("epochs", "inf"),
+        ("epochs", "1e400"),
+        ("steps", "1.5"),
+        ("steps", "-1"),
+        ("steps", "9" * 40),
+        ("batch", "many"),
+        ("samples", "0"),
+        ("params", "25.6X"),
+        ("params", "0.1"),
+        ("checkpoint", ""),
+        ("data", "a\nb"),
+    ],
+)
+def test_a_wrong_value_names_the_flag_and_its_forms(name: str, value: str) -> None:
+    with pytest.raises(RequestError, match=f"--train-{name} does not take") as raised:
+        read(**{name: value})
+    assert raised.value.hint.startswith("give ")
+
+
+def test_epochs_and_steps_exclude_each_other() -> None:
+    with pytest.raises(RequestError, match="--train-epochs and --train-steps"):
+        read(epochs="1", steps="2")
+
+
+def test_the_command_line_beats_the_script_flag_by_flag() -> None:
+    script = [
+        ("train-data", "a"),
+        ("train-data", "b"),
+        ("train-steps", "5"),
+        ("train-batch", "7"),
+    ]
+    assert read_flags([], script).data == ("a", "b")
+    options = read_flags([("train-data", "c"), ("train-steps", "9")], script)
+    assert (options.data, options.steps, options.batch) == (("c",), 9, 7)
+
+
+def test_help_tells_of_every_flag() -> None:
+    text = help_text()
+    assert all(f"--{name}" in text for name, _, _ in TABLE)
+    assert max(map(len, text.splitlines())) <= 96
+    assert set(FLAGS) == {name for name, _, _ in TABLE}
