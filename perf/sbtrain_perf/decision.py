@@ -113,25 +113,31 @@ def why_not(
     return _MORE[kind].format(ratio(more))
 
 
-def dominant_in_words(prediction: Prediction) -> str:
-    """The term that takes most of the time, and its share."""
-    seconds = {
+def term_seconds(prediction: Prediction) -> dict[str, float]:
+    """What the total is made of, in the order in which it passes."""
+    return {
         "queue": prediction.queue_s,
         "stage": prediction.stage_s,
         "start": prediction.start_s,
         "step": prediction.steps * prediction.step_s,
         "checkpoint": prediction.checkpoints * prediction.checkpoint_s,
         "lost": prediction.lost_s,
-    }[prediction.dominant]
+    }
+
+
+def dominant_in_words(prediction: Prediction) -> str:
+    """The term that takes most of the time, and its share."""
+    seconds = term_seconds(prediction)[prediction.dominant]
     share = seconds / prediction.total_s if prediction.total_s > 0 else 0.0
-    return f"{TERMS[prediction.dominant]} {share:.0%} of the time"
+    verb = "is" if prediction.dominant in ("queue", "stage", "start") else "are"
+    return f"{TERM_NAMES[prediction.dominant]} {verb} {share:.0%} of the time"
 
 
-TERMS = {
-    "queue": "waiting in the queue is",
-    "stage": "staging the data is",
-    "start": "start-up is",
-    "step": "training steps are",
-    "checkpoint": "checkpoints are",
-    "lost": "interruptions are",
+TERM_NAMES = {
+    "queue": "waiting in the queue",
+    "stage": "staging",
+    "start": "start-up",
+    "step": "training steps",
+    "checkpoint": "checkpoints",
+    "lost": "interruptions",
 }

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from sbtrain_perf.codec import encode
-from sbtrain_perf.decision import Decision, Row, measure
-from sbtrain_perf.request import ClusterShape, Plan, Prediction
+from sbtrain_perf.decision import TERM_NAMES, Decision, Row, measure, term_seconds
+from sbtrain_perf.request import ClusterShape, Plan
 from sbtrain_perf.wording import amount, brief_duration, count, duration, ratio
 
 WIDTH = 100
@@ -85,7 +85,7 @@ def _row_lines(row: Row, *, priced: bool) -> Iterator[str]:
     prediction = row.prediction
     numbers = ["-"] * 8
     if prediction is not None:
-        seconds = [*_seconds(prediction).values(), prediction.total_s]
+        seconds = [*term_seconds(prediction).values(), prediction.total_s]
         price = amount(prediction.cost if priced else prediction.node_hours)
         numbers = [*map(brief_duration, seconds), price]
     inline, below = (reason, "") if len(reason) <= _REASON else ("", reason)
@@ -94,23 +94,11 @@ def _row_lines(row: Row, *, priced: bool) -> Iterator[str]:
         yield from _wrap(below, indent=" " * 17)
 
 
-def _seconds(prediction: Prediction) -> dict[str, float]:
-    """The terms of the total, in the order in which they pass."""
-    return {
-        "queue": prediction.queue_s,
-        "staging": prediction.stage_s,
-        "start-up": prediction.start_s,
-        "steps": prediction.steps * prediction.step_s,
-        "checkpoints": prediction.checkpoints * prediction.checkpoint_s,
-        "interruptions": prediction.lost_s,
-    }
-
-
 def _terms(plan: Plan, shape: ClusterShape) -> str:
     prediction = plan.prediction
     parts = [
-        f"{name} {duration(seconds)}"
-        for name, seconds in _seconds(prediction).items()
+        f"{TERM_NAMES[name]} {duration(seconds)}"
+        for name, seconds in term_seconds(prediction).items()
         if seconds >= 0.05
     ]
     samples = plan.batch_per_worker * (1 if plan.servers else plan.workers)
