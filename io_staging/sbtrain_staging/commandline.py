@@ -53,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--readers", type=int, default=1, metavar="N", help="nodes that read the source (1)"
     )
+    run.add_argument(
+        "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
+    )
     run.add_argument("--json", action="store_true", help="print the report on stdout")
     return parser
 
@@ -77,6 +80,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         expect_bytes=options.expect_size,
         quota_bytes=options.quota,
         readers=options.readers,
+        order_seed=options.order_seed,
     )
     code = 0
     try:

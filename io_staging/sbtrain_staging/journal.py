@@ -33,13 +33,13 @@ class Journal:
         os.close(self._descriptor)
 
 
-def read_journal(path: Path, *, start: int = 0) -> dict[int, bytes]:
+def read_journal(path: Path, *, start: int = 0) -> list[tuple[int, bytes]]:
     """Piece numbers and digests from record `start` on; empty where there is no journal."""
     try:
         with path.open("rb") as stream:
             stream.seek(start * _RECORD.size)
             content = stream.read()
     except FileNotFoundError:
-        return {}
+        return []
     whole = len(content) - len(content) % _RECORD.size
-    return dict(_RECORD.iter_unpack(content[:whole]))
+    return [(piece, found) for piece, found in _RECORD.iter_unpack(content[:whole])]

@@ -58,9 +58,9 @@ class PartialCopy:
         """Find the pieces that an earlier attempt copied, by hashing them again."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.tree.mkdir(mode=0o700, exist_ok=True)
-        claimed = read_journal(self.folder / "journal")
-        claimed = {piece: d for piece, d in claimed.items() if piece < len(self._table)}
-        reader = CopyReader(self._manifest, self._table, folder=self.tree, known=dict(claimed))
+        said = read_journal(self.folder / "journal")
+        claimed = {piece: found for piece, found in said if piece < len(self._table)}
+        reader = CopyReader(self._manifest, self._table, folder=self.tree, known=claimed)
         buffer = memoryview(bytearray(_VERIFY_BYTES))
         for piece, found in sorted(claimed.items()):
             with contextlib.suppress(StagingError):

@@ -18,6 +18,7 @@ from sbtrain_staging.partial import PartialCopy
 from sbtrain_staging.pieces import PieceTable, from_bytes, set_of, to_bytes
 from sbtrain_staging.pipeline import Engine
 from sbtrain_staging.progress import Progress
+from sbtrain_staging.reader import arrival_order
 from sbtrain_staging.records import read_record
 from sbtrain_staging.report import (
     NodeReport,
@@ -45,6 +46,8 @@ class Settings:
         quota_bytes: most bytes of copies that may lie on one node; None is no limit.
         readers: nodes that read the source at the same time, each its own part.
         hold_s: how long the copies are kept for this key at least.
+        order_seed: files arrive in the order that reader.epoch_order draws from it; None
+            is the order of their names.
     """
 
     to: str
@@ -53,6 +56,7 @@ class Settings:
     quota_bytes: int | None = None
     readers: int = 1
     hold_s: float = DEFAULT_HOLD_S
+    order_seed: int | None = None
 
 
 @dataclass(slots=True)
@@ -235,7 +239,14 @@ class Stager:
             cache.root, lambda: self._take_up(cache, manifest, table, partial, place, known)
         )
         wanted, held = self._facts(table, place, known)
-        lanes = plan_lanes(table, wanted=wanted, held=held, readers=self._settings.readers)
+        seed = self._settings.order_seed
+        lanes = plan_lanes(
+            table,
+            wanted=wanted,
+            held=held,
+            readers=self._settings.readers,
+            order=None if seed is None else arrival_order(manifest, table, seed),
+        )
         folder = partial.tree if place is None else place.parent
         move = Move(manifest, table, partial, folder=folder, known=known)
         self._move(move, lanes, wanted, held)
