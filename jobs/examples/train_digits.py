@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-# SBATCH --job-name=digits
-# SBATCH --time=00:15:00
-# SBTRAIN --train-steps=400
-# SBTRAIN --train-batch=32
+# Formatters write "# SBATCH", which Slurm does not read; hence:
+# fmt: off
+#SBATCH --job-name=digits
+#SBATCH --time=00:15:00
+#SBTRAIN --train-steps=400
+#SBTRAIN --train-batch=32
+# fmt: on
 """Trains a small CNN on handwritten digits, under whichever layout the plan chose.
 
-python digits_data.py digits.h5
-sbtrain --train-data digits.h5 train_digits.py      # nodes and layout are planned
-sbatch train_digits.py --data digits.h5             # one node
-python train_digits.py --data digits.h5             # a laptop
+First write the data, then run it under sbtrain (nodes and layout are planned), under plain
+sbatch (one node), or right here:
+
+    python digits_data.py digits.h5
+    sbtrain --train-data digits.h5 train_digits.py
+    sbatch train_digits.py --data digits.h5
+    python train_digits.py --data digits.h5
 """
 
 import argparse
@@ -71,13 +77,15 @@ def train(run: Run, *, min_step_s: float) -> None:
         began = time.perf_counter()
         chosen = sampler.batch(step)
         cluster.train(step_on, x_train[chosen], y_train[chosen])
+        if run.is_chief and step % 50 == 0:
+            print(f"step {step} of {run.steps_total}", flush=True)
         time.sleep(max(0.0, min_step_s - (time.perf_counter() - began)))
 
     if run.is_chief:
         predicted = tf.argmax(model(x_test), axis=-1).numpy()
         accuracy = float((predicted == y_test).mean())
         run.report(accuracy=accuracy)
-        print(f"step {run.steps_total}: test accuracy {accuracy:.4f}", flush=True)
+        print(f"test accuracy {accuracy:.4f}", flush=True)
 
 
 def read_digits(path):

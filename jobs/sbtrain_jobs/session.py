@@ -270,7 +270,10 @@ class Run:
             failure = late
         finally:
             self._reports.close()
-            self._signals.give_back()
+            if stopped:
+                self._signals.ignore()
+            else:
+                self._signals.give_back()
         if failure is not None:
             self.exit_code = failure.exit_code
             hint = f" ({failure.hint})" if failure.hint else ""
@@ -358,10 +361,10 @@ class Run:
             return
         if self.world_size > 1 and self.layout == "allreduce":
             raise SystemExit(128 + number)  # the ranks cannot agree on a step
-        if self._loop_ended_at is None and self._started:
-            self._gate.finish_at(self._gate.step)
-        elif number == signal.SIGTERM:
+        if number == signal.SIGTERM and (not self._started or self._loop_ended_at is not None):
             raise SystemExit(128 + number)
+        if self._loop_ended_at is None:
+            self._gate.finish_at(self._gate.step)
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -31,6 +31,11 @@ class StopSignals:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
+    def ignore(self) -> None:
+        """The process ends now: one more signal must not change its exit status."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._act(number)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from local_trainers import LocalAttempt, local_plan
 from sbtrain_jobs.checkpoint import CheckpointStore
 from sbtrain_jobs.messages import EXIT_STOPPED
-from sbtrain_jobs.process import run_command
+from sbtrain_jobs.process import end_session, run_command, start_process
 from sbtrain_perf.request import Layout
 
 EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"
@@ -89,6 +91,35 @@ def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
         (evaluated,) = attempt.phases("evaluate")
     assert evaluated.step == STEPS
     assert evaluated.metrics["accuracy"] >= 0.95
+
+
+def test_alone_it_stops_on_a_signal_resumes_and_finishes(tmp_path: Path, digits: Path) -> None:
+    log = tmp_path / "log"
+    argv = [sys.executable, str(EXAMPLES / "train_digits.py"), "--data", str(digits)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SBTRAIN_")}
+    with log.open("wb") as stream:
+        process = start_process(
+            [*argv, "--min-step-ms=20"],
+            env=environment,
+            cwd=tmp_path,
+            stdout=stream,
+            stderr=stream,
+        )
+    try:
+        end_s = time.monotonic() + 100
+        while "step 50 of 400" not in log.read_text() and process.poll() is None:
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+        process.send_signal(signal.SIGUSR1)
+        process.wait(timeout=30)
+    finally:
+        end_session(process)
+    assert process.returncode == EXIT_STOPPED, log.read_text()
+    (stopped,) = CheckpointStore(tmp_path / "checkpoints").steps()
+    assert 50 <= stopped < 400
+    done = run_command(argv, env=environment, cwd=tmp_path, timeout_s=120)
+    assert float(done.stdout.split()[-1]) >= 0.95
+    assert CheckpointStore(tmp_path / "checkpoints").steps() == (stopped, 400)
 
 
 @pytest.fixture(scope="module")

@@ -64,15 +64,20 @@ def alone(folder: Path, *, steps: int = 10, interval_s: float = 3600.0) -> Run:
     )
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @contextlib.contextmanager
 def ends_with(code: int) -> Iterator[None]:
     """What runs inside must end in that SystemExit."""
-    try:
+    with pytest.raises(SystemExit) as ended:
         yield
-    except SystemExit as ended:
-        assert ended.code == code
-    else:
-        pytest.fail("did not end")
+    assert ended.value.code == code
 
 
 def test_alone_it_is_rank_0_of_1_with_the_scripts_own_defaults(tmp_path: Path) -> None:
@@ -126,7 +131,6 @@ def test_saves_at_the_planned_interval(tmp_path: Path, counter: Counter) -> None
 def test_alone_a_signal_ends_it_after_the_step_with_its_state_saved(
     tmp_path: Path, counter: Counter, number: signal.Signals
 ) -> None:
-    before = signal.getsignal(number)
     with ends_with(EXIT_STOPPED), alone(tmp_path) as run:
         for step in run.steps(save=counter.save):
             counter.value = step
@@ -136,7 +140,33 @@ def test_alone_a_signal_ends_it_after_the_step_with_its_state_saved(
     newest = run.checkpoints.newest_valid()
     assert newest is not None
     assert newest.step == counter.value == 4
-    assert signal.getsignal(number) == before
+    os.kill(os.getpid(), number)  # one more changes nothing while the process ends
+
+
+def test_alone_a_signal_before_the_first_step_is_remembered(
+    tmp_path: Path, counter: Counter
+) -> None:
+    ran: list[int] = []
+    with ends_with(EXIT_STOPPED), alone(tmp_path) as run:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        ran += run.steps(save=counter.save)
+    assert ran == []
+
+
+def test_alone_it_can_be_terminated_where_it_takes_no_steps(tmp_path: Path) -> None:
+    with ends_with(143), alone(tmp_path, steps=1) as run:
+        for _ in run.steps():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+
+def test_signals_mean_what_they_did_before_once_the_run_is_over(tmp_path: Path) -> None:
+    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    with alone(tmp_path):
+        assert [signal.getsignal(number) for number in numbers] != before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_leaving_the_loop_early_is_no_failure(tmp_path: Path) -> None:
