@@ -51,7 +51,9 @@ def brief_duration(seconds: float) -> str:
         if seconds / length < most:
             return _brief(seconds / length) + unit
     days = seconds / 86_400.0
-    return (_brief(days) if days < 999.5 else f"{days:.0e}".replace("e+0", "e").replace("+", "")) + "d"
+    return (
+        _brief(days) if days < 999.5 else f"{days:.0e}".replace("e+0", "e").replace("+", "")
+    ) + "d"
 
 
 def _brief(value: float) -> str:
