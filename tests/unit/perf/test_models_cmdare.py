@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -34,6 +36,31 @@ def test_speed_stays_under_both_bounds(
     lower = min(demand, 1.0 / shared_s)
     assert speed <= lower * (1 + 1e-9)
     assert speed >= lower * 2.0 ** (-1.0 / sharpness) * (1 - 1e-9)
+
+
+def simulated_updates_1_s(workers: int, variation: float) -> float:
+    """A closed queue: workers compute for 0.75 s, one server serves each for 0.25 s."""
+    random = Random(5)
+
+    def seconds(mean: float, cv: float) -> float:
+        return random.gammavariate(cv**-2, mean * cv**2)
+
+    ready = [random.random() for _ in range(workers)]
+    heapq.heapify(ready)
+    free = start = 0.0
+    for served in range(12_000):
+        free = max(free, heapq.heappop(ready)) + seconds(0.25, variation)
+        heapq.heappush(ready, free + seconds(0.75, 0.05))
+        if served == 2_000:
+            start = free
+    return 9_999 / (free - start)
+
+
+@pytest.mark.parametrize(("variation", "sharpness"), [(1.0, 3.0), (0.3, 8.0), (0.1, 22.0)])
+def test_form_follows_a_simulated_queue(variation: float, sharpness: float) -> None:
+    for workers in range(1, 9):
+        form = ps.updates_1_s(workers / 1.0, 0.25, sharpness=sharpness)
+        assert form == pytest.approx(simulated_updates_1_s(workers, variation), rel=0.05)
 
 
 @given(workers=st.integers(1, 64), compute_s=positive, server=positive)
