@@ -5,7 +5,6 @@ On stdout stands what sbatch prints, and nothing else; on stderr what sbtrain ha
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from sbtrain.job_script import JobScript
     from sbtrain.slurm.client import SlurmClient, Submission, Submitted
     from sbtrain.submission import Asked
-    from sbtrain_perf.decision import Decision
-    from sbtrain_perf.request import ClusterShape, Plan
+    from sbtrain_perf.request import Plan
 
 INTERRUPTED = 130
 
@@ -46,7 +44,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if argv and argv[0] in ("-h", "--help", "--usage"):
         return _help()
     from sbtrain.argv import given, split_command_line
-    from sbtrain.flags import FLAGS, read_flags
+    from sbtrain.flags import FLAGS
 
     line = split_command_line(argv, FLAGS)
     if given(line.settings, "help", "usage"):
@@ -57,32 +55,19 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"sbtrain {version()}\n")
         return 0
 
-    from sbtrain.argv import last_value
-    from sbtrain.directives import read_directives
-    from sbtrain.script import read_script
-    from sbtrain.submission import ask
+    from sbtrain.planning import Surroundings, decide, no_plan, read_call
 
-    cwd = Path.cwd()
-    script = read_script(
-        line.script,
-        wrap=line.wrap,
-        chdir=last_value(line.settings, "chdir"),
-        cwd=cwd,
-        environ=environ,
-        stdin=sys.stdin.buffer.read,
-    )
-    directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
-    options = read_flags(line.train, directives.train)
-    asked = ask(line, options, script, directives, cwd=cwd, environ=environ)
+    around = Surroundings(cwd=Path.cwd(), environ=environ, stdin=sys.stdin.buffer.read)
+    asked = read_call(line, around)
     _warn(asked, environ)
-    shape, decision = _decide(asked, cwd=cwd, environ=environ)
-    if options.explain:
+    shape, decision = decide(asked, around)
+    if asked.options.explain:
         from sbtrain_perf.explain import plan_table
 
         sys.stdout.write(plan_table(decision, shape))
-        return 0 if decision.chosen else _no_plan(decision).exit_code
+        return 0 if decision.chosen else no_plan(decision).exit_code
     if decision.chosen is None:
-        raise _no_plan(decision)
+        raise no_plan(decision)
     return _hand_over(asked, decision.chosen, environ=environ)
 
 
@@ -111,43 +96,6 @@ def _warn(asked: Asked, environ: Mapping[str, str]) -> None:
             f"sbtrain: warning: this is inside job {environ['SLURM_JOB_ID']}; the new job "
             "does not end with it\n"
         )
-
-
-def _decide(
-    asked: Asked, *, cwd: Path, environ: Mapping[str, str]
-) -> tuple[ClusterShape, Decision]:
-    from datetime import UTC, datetime
-
-    from sbtrain.home import learnt_coefficients
-    from sbtrain.run_folder import new_run_id, placed, runs_folder
-    from sbtrain.site import load_site
-    from sbtrain.submission import asked_signal
-    from sbtrain_perf.coefficients import load_coefficients
-    from sbtrain_perf.planner import plan_request
-
-    shape = load_site(asked.options.site, environ)
-    now = datetime.now(UTC)
-    run_id = new_run_id(asked.request.workload, now)
-    decision = plan_request(
-        asked.request,
-        shape,
-        load_coefficients(learnt_coefficients(environ)),
-        run_id=run_id,
-        run_dir=str(runs_folder(cwd, environ) / run_id),
-    )
-    if decision.chosen is None:
-        return shape, decision
-    plan = placed(decision.chosen, asked.script, now=now)
-    own_signal = asked_signal(asked.settings)
-    if own_signal:
-        plan = dataclasses.replace(plan, preemption_signal=own_signal)
-    return shape, dataclasses.replace(decision, chosen=plan)
-
-
-def _no_plan(decision: Decision) -> SbtrainError:
-    from sbtrain_perf.errors import PlanError
-
-    return PlanError(decision.refusal, hint="--train-explain shows what was weighed and why")
 
 
 def _hand_over(asked: Asked, plan: Plan, *, environ: Mapping[str, str]) -> int:

@@ -1,0 +1,71 @@
+"""`sbtrainctl plan`: what `sbtrain` would do with the same words, as a table or JSON.
+
+Takes the words of `sbtrain`, and no script is needed. Works where no Slurm exists.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sbtrain.argv import CommandLine, given, split_command_line
+from sbtrain.flags import FLAGS
+from sbtrain.planning import Surroundings, decide, no_plan, read_call
+from sbtrain.script import Script
+
+_HELP = """\
+usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
+
+What sbtrain would do with the same words: every candidate of partition, layout and nodes,
+what each is predicted to take, and why one is chosen. Submits nothing and needs no Slurm.
+
+  --site SITE   site file, by name or path, as --train-site
+  --json        print JSON
+
+  sbtrainctl plan --site bluewaters --train-params 25.6M --train-steps 100000
+"""
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Exit status: 0, or 3 where nothing fits."""
+    words, as_json = _own(argv)
+    line = split_command_line(words, FLAGS)
+    if given(line.settings, "help", "usage"):
+        sys.stdout.write(_HELP)
+        return 0
+    around = Surroundings(cwd=Path.cwd(), environ=environ, stdin=lambda: b"")
+    asked = read_call(line, around, _stand_in(line, around.cwd))
+    for one in asked.directives.dropped:
+        sys.stderr.write(f"sbtrainctl: warning: {one.message}\n")
+    shape, decision = decide(asked, around)
+    from sbtrain_perf.explain import plan_json, plan_table
+
+    sys.stdout.write((plan_json if as_json else plan_table)(decision, shape))
+    return 0 if decision.chosen else no_plan(decision).exit_code
+
+
+def _own(argv: Sequence[str]) -> tuple[list[str], bool]:
+    """The words for sbtrain, and whether JSON is wanted. Our own stand first."""
+    words, as_json = list(argv), False
+    site: list[str] = []
+    while words:
+        name, equals, value = words[0].partition("=")
+        if words[0] == "--json":
+            as_json = True
+        elif name == "--site" and equals:
+            site = [f"--train-site={value}"]
+        elif name == "--site":
+            site = ["--train-site", *words[1:2]]
+            del words[1:2]
+        else:
+            break
+        del words[0]
+    return [*site, *words], as_json
+
+
+def _stand_in(line: CommandLine, cwd: Path) -> Script | None:
+    """A script for a call that names none: nothing is read from standard input here."""
+    if line.script is not None or line.wrap is not None:
+        return None
+    return Script(name="run", folder=cwd, content=b"#!/bin/sh\n", shown="no script")

@@ -1,0 +1,161 @@
+"""`sbtrainctl refit`: learn from the timing logs of all runs; the next plans use it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbtrain.errors import HomeError
+from sbtrain.home import COEFFICIENTS_NAME, learnt_coefficients, made_home
+from sbtrain.ledger import Run, read_runs
+from sbtrain_perf.errors import TimingLogError
+from sbtrain_perf.wording import count
+
+if TYPE_CHECKING:
+    from sbtrain_perf.coefficients import Coefficients
+    from sbtrain_perf.refit import RefitResult
+    from sbtrain_perf.timing_log import AttemptTimings
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+
+_SAY_FROM = 50  # logs; reading as many takes seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A timing log that could not be read."""
+
+    path: str
+    reason: str
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "refit",
+        help="learn from the timing logs of all runs",
+        description="Reads the timing log of every attempt of every run, fits the "
+        "coefficients of the models to them, and shows the error of prediction before and "
+        "after. The next plans use what was learnt; the coefficients before are kept.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--dry-run", action="store_true", help="fit and show; write nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises TimingLogError, CoefficientsError, HomeError, MissingExtraError."""
+    from sbtrain_perf.coefficients import load_coefficients
+    from sbtrain_perf.refit import refit
+
+    logs = timing_logs(read_runs(os.environ))
+    timings, skipped = _read(logs)
+    for one in skipped:
+        sys.stderr.write(f"sbtrainctl: warning: skipped {one.path}: {one.reason}\n")
+    if not timings:
+        raise TimingLogError(
+            "there is no timing log to learn from",
+            hint="submit a run with sbtrain first; each attempt writes one",
+        )
+    base = load_coefficients(learnt_coefficients(os.environ))
+    result = refit(timings, base)
+    learnt = result.coefficients.generation > base.generation
+    written = None
+    if learnt and not args.dry_run:
+        written = write_coefficients(result.coefficients, base, os.environ)
+    if args.json:
+        _print_json(result, len(timings), skipped, written)
+    else:
+        sys.stdout.write(_text(result, len(timings), written, learnt))
+    return 0
+
+
+def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
+    """The logs of all attempts, array tasks included."""
+    found = []
+    for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
+        for pattern in ("attempts/*/timings.h5", "task-*/attempts/*/timings.h5"):
+            found.extend(sorted(folder.glob(pattern)))
+    return tuple(found)
+
+
+def write_coefficients(
+    new: Coefficients, base: Coefficients, environ: Mapping[str, str]
+) -> Path:
+    """Put new coefficients in the place of the old ones, which stay beside them by their
+    generation.
+
+    Raises:
+        HomeError: they cannot be written; the old ones count on.
+    """
+    from sbtrain_perf.coefficients import coefficients_to_json
+    from sbtrain_staging.publish import publish_bytes
+
+    folder = made_home(environ)
+    path = folder / COEFFICIENTS_NAME
+    try:
+        if path.exists():
+            kept = folder / f"coefficients.{base.generation}.json"
+            publish_bytes(kept, path.read_bytes())
+        publish_bytes(path, coefficients_to_json(new).encode())
+    except OSError as error:
+        raise HomeError(
+            f"cannot write {path}: {error.strerror}",
+            hint="make room there, or set SBTRAIN_HOME to another folder",
+        ) from error
+    return path
+
+
+def _read(logs: Sequence[Path]) -> tuple[list[AttemptTimings], list[Skipped]]:
+    from sbtrain_perf.timing_log import read_timing_log
+
+    if len(logs) >= _SAY_FROM:
+        sys.stderr.write(f"sbtrainctl: reading {len(logs)} timing logs\n")
+    timings, skipped = [], []
+    for path in logs:
+        try:
+            timings.append(read_timing_log(path))
+        except TimingLogError as error:
+            skipped.append(Skipped(path=str(path), reason=error.message))
+    return timings, skipped
+
+
+def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) -> str:
+    lines = [f"{'term':12} {'measured':>9} {'error before':>13} {'after':>8}"]
+    lines += [
+        f"{error.term:12} {error.samples:>9} {error.before:>13.1%} {error.after:>8.1%}"
+        for error in result.errors
+    ]
+    lines += [
+        f"refused: {one.term} of {one.run_id}, attempt {one.attempt}: {one.reason}"
+        for one in result.refused
+    ]
+    read = count(logs, "timing log")
+    if not learnt:
+        lines = [f"nothing to learn in {read}", *lines[1:]]
+    elif written is None:
+        lines.append(f"{read}; nothing was written (--dry-run)")
+    else:
+        lines.append(f"{read}; {result.coefficients.label} written to {written}")
+    return "\n".join(lines) + "\n"
+
+
+def _print_json(
+    result: RefitResult, logs: int, skipped: Sequence[Skipped], written: Path | None
+) -> None:
+    from sbtrain_perf.codec import encode
+
+    said = {
+        "generation": result.coefficients.generation,
+        "written": str(written) if written else None,
+        "logs": logs,
+        "errors": [encode(error) for error in result.errors],
+        "refused": [encode(one) for one in result.refused],
+        "skipped": [encode(one) for one in skipped],
+    }
+    sys.stdout.write(json.dumps(said, indent=2) + "\n")

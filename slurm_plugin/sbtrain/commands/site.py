@@ -1,0 +1,112 @@
+"""`sbtrainctl site`: what a site file says, and whether it is right."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from sbtrain.errors import SiteError
+from sbtrain.site import bundled_sites, check_site, load_site, site_path
+from sbtrain_perf.codec import encode
+from sbtrain_perf.request import ClusterShape, Partition
+from sbtrain_perf.wording import duration
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+
+_GIB = 2**30
+_FORMAT = "{:14} {:>7} {:>9} {:>6} {:>8} {:16} {:>9} {:>11} {:12} {}"
+_HEAD = ("partition", "nodes", "per job", "cores", "memory", "GPUs", "price/h", "longest")
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "site",
+        help="show or check a site file",
+        description="A site file says what the planner knows of a cluster.",
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (
+        ("show", "print what the file says"),
+        ("check", "name everything that is wrong with it; exit status 0 when nothing is"),
+    ):
+        action = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        action.add_argument(
+            "site",
+            nargs="?",
+            metavar="NAME|PATH",
+            help=f"one of {', '.join(bundled_sites())}, or a file (default: $SBTRAIN_SITE, "
+            "the private cluster in use, generic)",
+        )
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises SiteError; the caller prints it and exits with its code."""
+    return {"show": _show, "check": _check}[args.action](args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    shape = load_site(args.site, os.environ)
+    if args.json:
+        sys.stdout.write(json.dumps(encode(shape), indent=2) + "\n")
+    else:
+        sys.stdout.write(site_table(shape))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    path = site_path(args.site, os.environ)
+    problems = check_site(args.site, os.environ)
+    if args.json:
+        said = {"site": str(path), "problems": list(problems)}
+        sys.stdout.write(json.dumps(said, indent=2) + "\n")
+    elif problems:
+        sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+    else:
+        sys.stdout.write(f"{path}: nothing is wrong\n")
+    return SiteError.exit_code if problems else 0
+
+
+def site_table(shape: ClusterShape) -> str:
+    lines = [
+        f"cluster {shape.name} ({shape.source})",
+        f"shared filesystem: {_rate(shape.shared_bytes_s)}, one client "
+        f"{_rate(shape.shared_client_bytes_s)}",
+        f"signal before preemption: {shape.preemption_signal}; a requeued job waits "
+        f"{duration(shape.requeue_delay_s)}; MPI by srun --mpi={shape.mpi_plugin}",
+        "",
+        _FORMAT.format(*_HEAD, "preempts", "scratch").rstrip(),
+        *(_row(partition) for partition in shape.partitions),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(one: Partition) -> str:
+    gpus = f"{one.gpus_per_node} x {one.gpu.name}" if one.gpu else "-"
+    scratch = "-"
+    if one.scratch_path:
+        size = f" ({one.scratch_bytes / _GIB:.3g} GiB)" if one.scratch_bytes else ""
+        scratch = f"{one.scratch_path}{size}"
+    preempted = "never"
+    if one.preemptible:
+        mean_s = one.mean_time_to_preemption_s
+        preempted = f"in {duration(mean_s)}" if mean_s else "yes"
+    return _FORMAT.format(
+        one.name,
+        f"{one.nodes:,}",
+        f"{one.max_nodes_per_job:,}",
+        one.cores_per_node,
+        f"{one.memory_gib_per_node:g} GiB",
+        gpus,
+        f"{one.price_per_node_hour:g}",
+        duration(one.max_time_s) if one.max_time_s else "no limit",
+        preempted,
+        scratch,
+    ).rstrip()
+
+
+def _rate(bytes_s: float) -> str:
+    return f"{bytes_s / 1e9:g} GB/s"

@@ -1,0 +1,193 @@
+"""`sbtrainctl status`: runs with their attempts and causes, what was predicted and measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sbtrain.ledger import find_run, read_runs
+from sbtrain.run_status import RunStatus, overview
+from sbtrain.slurm.commands import CommandsClient
+from sbtrain_perf.errors import MissingExtraError, RequestError, SbtrainError
+from sbtrain_perf.wording import amount, brief_duration, count, duration
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+
+_FORMAT = "{:36} {:>9} {:12} {:>5} {:>13} {:>9} {:>9}  {}"
+_HEAD = ("run", "job", "state", "tries", "saved step", "predicted", "took", "causes")
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "status",
+        help="runs with their attempts, causes and predictions",
+        description="Every run that was submitted with sbtrain, the newest last; or one run "
+        "in detail. Asks Slurm once for all of them.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN|JOB", help="a run's id or its job's")
+    parser.add_argument(
+        "--last", type=_count, default=20, metavar="N", help="newest runs shown (default: 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises RequestError for a run that is not in the list."""
+    runs = read_runs(os.environ)
+    if args.run:
+        one = find_run(args.run, runs)
+        if one is None:
+            raise RequestError(
+                f"there is no run or job {args.run!r} among the {len(runs)} submitted runs",
+                hint="sbtrainctl status lists them",
+            )
+        runs = (one,)
+    found = overview(runs[-args.last :], CommandsClient(query_timeout_s=30.0))
+    if found.silence:
+        sys.stderr.write(f"sbtrainctl: warning: {found.silence}\n")
+    if args.json:
+        _print_json(found.runs)
+    elif not found.runs:
+        sys.stdout.write("no runs yet: submit one with sbtrain\n")
+    elif args.run:
+        sys.stdout.write("\n".join(_detail(status) for status in found.runs))
+    else:
+        sys.stdout.write(_table(found.runs))
+    return 0
+
+
+def _table(runs: Sequence[RunStatus]) -> str:
+    lines = [_FORMAT.format(*_HEAD).rstrip()]
+    for status in runs:
+        saved = "-" if status.saved_step is None else f"{status.saved_step:,}"
+        lines.append(
+            _FORMAT.format(
+                status.run_id,
+                status.job_id,
+                status.state,
+                len(status.attempts),
+                f"{saved}/{status.steps:,}",
+                _brief(status.predicted_s),
+                _brief(status.took_s),
+                status.problem or ", ".join(_causes(status)),
+            ).rstrip()
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _causes(status: RunStatus) -> list[str]:
+    return [one.cause or "running" for one in status.attempts]
+
+
+def _detail(status: RunStatus) -> str:
+    rows = [
+        ("run", f"{status.run_id}, job {status.job_id}"),
+        ("state", status.state + (f" ({status.reason})" if status.reason else "")),
+    ]
+    if status.problem:
+        rows.append(("problem", status.problem))
+    if status.layout is not None:
+        way = "all-reduce" if status.layout == "allreduce" else "parameter servers: "
+        way += str(status.servers) if status.servers else ""
+        nodes = count(status.nodes, "node")
+        rows.append(
+            ("plan", f"{nodes} of {status.partition}, {way}, {count(status.steps, 'step')}")
+        )
+    rows.append(("folder", status.run_dir))
+    if status.saved_step is not None:
+        rows.append(("saved", f"step {status.saved_step:,}"))
+    if status.metrics:
+        said = ", ".join(f"{name} {amount(value)}" for name, value in status.metrics.items())
+        rows.append(("result", said))
+    lines = [f"{name:9}{text}" for name, text in rows]
+    lines += [f"{'attempt':9}{text}" for text in _attempts(status)]
+    lines += ["", *_measured(status)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _attempts(status: RunStatus) -> Iterator[str]:
+    for one in status.attempts:
+        words = [f"{one.attempt}: {one.started_at[:19]} on {one.nodes or 'unknown nodes'}"]
+        if one.notices:
+            words.append(f"told to stop ({', '.join(one.notices)})")
+        if one.saved_step is not None:
+            words.append(f"saved step {one.saved_step:,}")
+        if one.ended_at:
+            passed = _between(one.started_at, one.ended_at)
+            words.append(f"{one.cause} after {passed}")
+            if one.exit_code:
+                words.append(f"exit status {one.exit_code}")
+        if one.requeued:
+            words.append("requeued")
+        yield ", ".join(words)
+
+
+def _between(begin: str, end: str) -> str:
+    try:
+        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
+    except ValueError:
+        return "some time"
+    return duration(passed.total_seconds())
+
+
+def _measured(status: RunStatus) -> Iterator[str]:
+    """Predicted beside measured, term by term, where timing logs can be read here."""
+    if status.predicted_s is None:
+        return
+    yield f"{'':12} {'predicted':>10} {'measured':>10}"
+    yield from _terms(status)
+    took = duration(status.took_s) if status.took_s is not None else "-"
+    yield f"{'total':12} {duration(status.predicted_s):>10} {took:>10}"
+
+
+def _terms(status: RunStatus) -> Iterator[str]:
+    from sbtrain_perf.measured import TERMS, measure_attempts
+    from sbtrain_perf.timing_log import read_timing_log
+
+    logs = sorted(Path(status.run_dir).glob("attempts/*/timings.h5"))
+    timings = []
+    for path in logs:
+        try:
+            timings.append(read_timing_log(path))
+        except MissingExtraError as error:
+            sys.stderr.write(f"sbtrainctl: {error.message}: {error.hint}\n")
+            return
+        except SbtrainError as error:
+            sys.stderr.write(f"sbtrainctl: warning: {error.message}\n")
+    if not timings:
+        return
+    prediction = timings[-1].prediction
+    predicted = {
+        "stage": prediction.stage_s,
+        "start": prediction.start_s,
+        "step": prediction.step_s,
+        "checkpoint": prediction.checkpoint_s,
+    }
+    samples = measure_attempts(tuple(timings)).samples
+    for term in TERMS:
+        seconds = [sample.seconds for sample in samples if sample.term == term]
+        if seconds:
+            mean_s = sum(seconds) / len(seconds)
+            yield f"{term:12} {duration(predicted[term]):>10} {duration(mean_s):>10}"
+
+
+def _print_json(runs: Sequence[RunStatus]) -> None:
+    from sbtrain_perf.codec import encode
+
+    sys.stdout.write(json.dumps([encode(status) for status in runs], indent=2) + "\n")
+
+
+def _brief(seconds: float | None) -> str:
+    return "-" if seconds is None else brief_duration(seconds)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
