@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from sbtrain.cluster import Cluster, crash_node, down, start_node, status, up
+from sbtrain.cluster import Cluster, crash_node, down, ports, start_node, status, up
 from sbtrain.cluster.daemons import Daemons
-from sbtrain.cluster.errors import SlurmNotInstalledError
+from sbtrain.cluster.errors import ClusterStartError, SlurmNotInstalledError
 from sbtrain.cluster.folder import ClusterFolder, Record
-from sbtrain.cluster.ports import address_of, listening
 from sbtrain.cluster.processes import Identity, identify, is_running, relatives
 from sbtrain_jobs.process import CommandResult, run_command
 
@@ -107,13 +110,13 @@ def test_only_its_owner_can_read_it(slurm_cluster: Cluster) -> None:
 
 
 def test_listens_on_the_loopback_address(slurm_cluster: Cluster) -> None:
-    if address_of(slurm_cluster.record.host) != "127.0.0.1":
+    if ports.address_of(slurm_cluster.record.host) != "127.0.0.1":
         pytest.skip(
             "the host's name does not stand for 127.0.0.1, so Slurm cannot be held to it"
         )
-    ports = slurm_cluster.record.ports
-    heard = listening()
-    for port in (ports.slurmctld, *ports.nodes.values()):
+    taken = slurm_cluster.record.ports
+    heard = ports.listening()
+    for port in (taken.slurmctld, *taken.nodes.values()):
         assert heard[port] == {"127.0.0.1"}
     assert not slurm_cluster.listens_beyond_loopback
 
@@ -214,14 +217,10 @@ def test_heals_after_up_itself_was_killed(private_slurm: Cluster) -> None:
     assert kin_of(private_slurm.record, folder) == []
 
 
+@pytest.mark.parametrize("index", [0, 5])  # slurmctld's, a slurmd's
 def test_takes_other_ports_when_one_is_taken_meanwhile(
-    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch
+    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch, index: int
 ) -> None:
-    import socket
-    from contextlib import contextmanager
-
-    from sbtrain.cluster import ports
-
     down(private_slurm.folder)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -229,18 +228,47 @@ def test_takes_other_ports_when_one_is_taken_meanwhile(
         calls = []
 
         @contextmanager
-        def first_with_a_taken_one(count: int, **given: object) -> Iterator[tuple[int, ...]]:
-            with free_ports(count, **given) as found:  # type: ignore[arg-type]
+        def first_with_a_taken_one(
+            count: int, *, source: random.Random
+        ) -> Iterator[tuple[int, ...]]:
+            with ports.free_ports(count, source=source) as found:
                 calls.append(found)
-                yield (*found[:-1], taken.getsockname()[1]) if len(calls) == 1 else found
+                spoilt = [*found]
+                spoilt[index] = taken.getsockname()[1]
+                yield tuple(spoilt) if len(calls) == 1 else found
 
-        free_ports = ports.free_ports
         monkeypatch.setattr("sbtrain.cluster.start.free_ports", first_with_a_taken_one)
         said: list[str] = []
         again = up(private_slurm.folder, progress=said.append)
     assert len(calls) == 2
     assert said == ["another program took a port: trying others"]
     assert_every_node_works(again)
+
+
+def test_heals_when_another_program_got_the_dead_slurmctlds_port(
+    private_slurm: Cluster,
+) -> None:
+    kill(daemons_of(private_slurm)["slurmctld"])
+    port = private_slurm.record.ports.slurmctld
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("0.0.0.0", port))
+        taken.listen()
+        healed = up(private_slurm.folder)
+    assert healed.record.ports.slurmctld != port
+    assert healed.environment == private_slurm.environment
+    assert_every_node_works(healed)
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing_running(private_slurm: Cluster) -> None:
+    folder = private_slurm.folder
+    down(folder)
+    (folder / "etc" / "local.conf").write_text("Nonsense=1\n")
+    with pytest.raises(ClusterStartError, match=r"slurmctld .*(Nonsense|slurm\.conf|parse)"):
+        up(folder)
+    assert kin_of(private_slurm.record, folder) == []
+    (folder / "etc" / "local.conf").write_text("SlurmctldDebug=debug\n")
+    assert_every_node_works(up(folder))
 
 
 def test_works_in_a_folder_with_a_long_and_unusual_path(tmp_path: Path) -> None:
@@ -297,7 +325,7 @@ def test_accounting(tmp_path: Path) -> None:
 
         until("sacct knows the job", is_remembered, seconds=20)
         if cluster.record.host_address == "127.0.0.1":
-            assert listening()[cluster.record.ports.slurmdbd] == {"127.0.0.1"}
+            assert ports.listening()[cluster.record.ports.slurmdbd] == {"127.0.0.1"}
         down(folder)
         cluster = up(folder)
         assert "mariadbd" in cluster.started
@@ -349,8 +377,6 @@ def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: Cluster)
 
 
 def test_down_finds_daemons_whose_folder_was_removed(private_slurm: Cluster) -> None:
-    import shutil
-
     before = daemons_of(private_slurm)
     shutil.rmtree(private_slurm.folder)
     down(private_slurm.folder)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -70,12 +70,18 @@ class Daemons:
         self._write()
         return identity
 
-    def end(self, names: Iterable[str], *, grace_s: float) -> tuple[str, ...]:
-        """End those of the named daemons that run, together; returns their names."""
+    def end(
+        self, names: Iterable[str], *, grace_s: float, progress: Callable[[str], None]
+    ) -> None:
+        """End those of the named daemons that run, together."""
         running = self.running()
-        ended = [name for name in names if name in running]
-        end([running[name] for name in ended], grace_s=grace_s, reap=reap_children)
-        return tuple(ended)
+        left = {name: running[name] for name in names if name in running}
+        end(
+            left.values(),
+            grace_s=grace_s,
+            reap=reap_children,
+            slow=lambda: progress(f"waiting for the end of {', '.join(left)}"),
+        )
 
     def forget(self, names: Iterable[str]) -> None:
         for name in names:
@@ -83,25 +89,37 @@ class Daemons:
         self._write()
 
     def failure(self, name: str) -> ClusterStartError:
-        """Why a daemon that was started ended: its last error line."""
-        said = self.last_error(name)
-        kind = PortTakenError if "Address already in use" in said else ClusterStartError
+        """Why a daemon that was started ended, in its own last words."""
+        said = self._last_words(name)
+        taken = any("Address already in use" in line for line in said)
+        kind = PortTakenError if taken else ClusterStartError
         return kind(
-            f"{name} ended at once" + (f": {said}" if said else ""),
+            f"{name} ended at once" + (f": {_telling(said)}" if said else ""),
             hint=f"its logs are {self.folder.log}/{name}.*",
         )
 
-    def last_error(self, name: str) -> str:
-        lines: list[str] = []
-        with suppress(OSError):
+    def _last_words(self, name: str) -> list[str]:
+        try:
             raw = (self.folder.log / f"{name}.err").read_bytes()[-_LAST_WORDS_BYTES:]
-            lines = [line for line in raw.decode(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()]
-        return next(reversed(telling or lines), "").strip()
+        except OSError:
+            return []
+        return [line for line in raw.decode(errors="replace").splitlines() if line.strip()]
 
     def _write(self) -> None:
         text = json.dumps(encode(_Ledger(daemons=self.known)), indent=2) + "\n"
         publish_bytes(self.folder.daemons_file, text.encode())
+
+
+def _telling(lines: list[str]) -> str:
+    """Slurm's daemons log harmless errors as they start but are fatal only once, and the
+    reason is often in the error right before."""
+    for word in ("fatal", "error", ""):
+        places = [i for i, line in enumerate(lines) if word in line.lower()]
+        if places:
+            last = places[-1]
+            cause = lines[last - 1] if last and "error" in lines[last - 1].lower() else ""
+            return "; ".join(line.strip() for line in (cause, lines[last]) if line)
+    return ""
 
 
 def reap_children() -> None:

@@ -104,11 +104,7 @@ class ClusterFolder:
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.path.stat().st_uid != os.getuid():
-                raise ClusterError(
-                    f"{self.path} belongs to another user",
-                    hint="choose a folder of your own with --folder",
-                )
+            self.check_owner()
             if not self.record_file.exists() and not self._is_fresh():
                 raise ClusterError(
                     f"{self.path} holds files but no cluster.json: not a cluster's folder",
@@ -120,6 +116,14 @@ class ClusterFolder:
                 f"cannot make the cluster's folder {self.path}: {error.strerror}",
                 hint="choose a folder that you may write with --folder",
             ) from error
+
+    def check_owner(self) -> None:
+        """Raises ClusterError when the folder is another user's; root is no exception."""
+        if self.path.stat().st_uid != os.getuid():
+            raise ClusterError(
+                f"{self.path} belongs to another user",
+                hint="choose a folder of your own with --folder",
+            )
 
     def create_parts(self, nodes: tuple[str, ...]) -> None:
         for name in ("etc", "run", "log", "state", "spool", "tmp"):

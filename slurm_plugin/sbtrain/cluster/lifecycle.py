@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,8 @@ from sbtrain.cluster.folder import ClusterFolder, Record, remove_root
 from sbtrain.cluster.nodes import NodeState, node_states
 from sbtrain.cluster.ports import listening
 from sbtrain.cluster.programs import find_programs, search_path
-from sbtrain.cluster.start import end_all, record_for, start
+from sbtrain.cluster.start import Progress, end_all, record_for, start
 from sbtrain_jobs.errors import CommandError
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +126,18 @@ def down(
     Raises:
         ClusterError: the folder's record cannot be read; what runs was ended all the same.
     """
+    say = progress or (lambda _: None)
     place = ClusterFolder.at(folder)
     try:
         record = place.read_record()
     except ClusterError:
-        end_all(Daemons.of(place), None)
+        end_all(Daemons.of(place), None, say)
         raise
     if record is None:
-        return end_all(Daemons.of(place), None)
-    with place.locked(progress or (lambda _: None)):
-        ended = end_all(Daemons.of(place), record)
+        return end_all(Daemons.of(place), None, say)
+    place.check_owner()
+    with place.locked(say):
+        ended = end_all(Daemons.of(place), record, say)
         remove_root(place, record.root)
         if wipe:
             shutil.rmtree(place.path)

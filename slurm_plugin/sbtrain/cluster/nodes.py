@@ -19,12 +19,11 @@ from sbtrain.cluster.daemons import (
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import ClusterFolder, Record
 from sbtrain.cluster.ports import listening
-from sbtrain.cluster.processes import end, relatives
+from sbtrain.cluster.processes import SILENCE_S, end, relatives
 from sbtrain.cluster.programs import Programs, find_programs
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.process import run_command
 
-SILENCE_S = 2.0  # what takes longer says so
 _POLL_S = 0.05
 _SILENT = ("*", "down", "unknown", "inval", "fail")
 
@@ -143,10 +142,10 @@ def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState
     """
     place, record = _cluster_with(folder, name)
     programs = find_programs(os.environ, accounting=False)
-    daemons = Daemons.of(place)
     deadline = time.monotonic() + timeout_s
     daemon = slurmd_name(name)
     with place.locked():
+        daemons = Daemons.of(place)
         if daemon not in daemons.running():
             argv = slurmd_argv(record, programs, name)
             daemons.start(daemon, argv, daemon_environment(record, programs))

@@ -3,6 +3,7 @@ processes of one cluster. Nothing is ever ended by its name or by its pid alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -22,7 +23,9 @@ _DAEMONS = (
     "slurmdbd",
     "mariadbd",
 )
+SILENCE_S = 2.0  # what takes longer says so
 _POLL_S = 0.02
+_KILL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,27 +78,42 @@ def is_running(identity: Identity) -> bool:
 
 def send(identity: Identity, number: signal.Signals) -> None:
     """Signal the process if it still is the one that was identified."""
-    with suppress(ProcessLookupError, PermissionError, OSError):
+    try:
         descriptor = os.pidfd_open(identity.pid)
-        try:
-            if is_running(identity):
+    except OSError as error:
+        if error.errno == errno.ENOSYS and is_running(identity):  # Linux before 5.3
+            with suppress(OSError):
+                os.kill(identity.pid, number)
+        return
+    try:
+        if is_running(identity):
+            with suppress(OSError):
                 signal.pidfd_send_signal(descriptor, number)
-        finally:
-            os.close(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def end(
-    identities: Iterable[Identity], *, grace_s: float, reap: Callable[[], None] = lambda: None
+    identities: Iterable[Identity],
+    *,
+    grace_s: float,
+    reap: Callable[[], None] = lambda: None,
+    slow: Callable[[], None] = lambda: None,
 ) -> None:
-    """SIGTERM, then SIGKILL to what is left after grace_s seconds; 0 kills at once."""
+    """SIGTERM, then SIGKILL to what is left after grace_s seconds; 0 kills at once.
+
+    Args:
+        reap: called before each look, for processes that are this one's children.
+        slow: called once when the wait gets long.
+    """
     left = [one for one in identities if is_running(one)]
     if grace_s > 0:
         for one in left:
             send(one, signal.SIGTERM)
-        left = _wait_gone(left, seconds=grace_s, reap=reap)
+        left = _wait_gone(left, seconds=grace_s, reap=reap, slow=slow)
     for one in left:
         send(one, signal.SIGKILL)
-    _wait_gone(left, seconds=5.0, reap=reap)
+    _wait_gone(left, seconds=_KILL_S, reap=reap, slow=slow)
 
 
 def relatives(*, cluster_id: str, conf: str, log: Path) -> list[Relative]:
@@ -212,14 +230,23 @@ def _is_mine(pid: int) -> bool:
 
 
 def _wait_gone(
-    identities: list[Identity], *, seconds: float, reap: Callable[[], None]
+    identities: list[Identity],
+    *,
+    seconds: float,
+    reap: Callable[[], None],
+    slow: Callable[[], None],
 ) -> list[Identity]:
     """Those still running after at most that many seconds."""
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     left = identities
+    told = False
     while True:
         reap()
         left = [one for one in left if is_running(one)]
-        if not left or time.monotonic() > deadline:
+        waited_s = time.monotonic() - begin
+        if not left or waited_s > seconds:
             return left
+        if waited_s > SILENCE_S and not told:
+            slow()
+            told = True
         time.sleep(_POLL_S)

@@ -48,9 +48,9 @@ from sbtrain.cluster.daemons import (
 )
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
-from sbtrain.cluster.nodes import SILENCE_S, NodeState, wait_for_nodes
+from sbtrain.cluster.nodes import NodeState, wait_for_nodes
 from sbtrain.cluster.ports import address_of, free_ports, listening
-from sbtrain.cluster.processes import Relative, end, relatives, send
+from sbtrain.cluster.processes import SILENCE_S, Relative, end, relatives, send
 from sbtrain.cluster.programs import Programs
 from sbtrain_staging.publish import publish_bytes
 
@@ -61,6 +61,9 @@ _SLURMD_GRACE_S = 1.0  # it would wait for jobs to end, and keeps nothing worth 
 _DATABASE_GRACE_S = 30.0
 _HEALING_S = 15.0  # for what still runs to answer, before all of it is started anew
 _SWEEPS = 10
+
+
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ def start(
     record: Record,
     programs: Programs,
     *,
-    progress: Callable[[str], None],
+    progress: Progress,
     deadline: float,
 ) -> Started:
     """Start what does not run.
@@ -135,7 +138,7 @@ def start(
     _end_strays(daemons, before)
     if daemons.running() and _written(daemons.folder) != configuration(record):
         progress("its configuration changed: starting all of it anew")
-        end_all(daemons, before)
+        end_all(daemons, before, progress)
     healing = bool(daemons.running())
     for tries_left in reversed(range(_PORT_TRIES)):
         patience = min(deadline, time.monotonic() + _HEALING_S) if healing else deadline
@@ -143,40 +146,40 @@ def start(
         try:
             return attempt.run()
         except PortTakenError:
-            end_all(daemons, record)
+            end_all(daemons, record, progress)
             if not tries_left:
                 raise
             progress("another program took a port: trying others")
         except ClusterStartError:
-            end_all(daemons, record)
+            end_all(daemons, record, progress)
             if not healing:
                 raise
             progress("what still ran of it does not answer: starting all of it anew")
         except BaseException:
-            end_all(daemons, record)
+            end_all(daemons, record, progress)
             raise
         healing = False
     raise AssertionError("the last try returns or raises")
 
 
-def end_all(daemons: Daemons, record: Record | None) -> tuple[str, ...]:
+def end_all(daemons: Daemons, record: Record | None, progress: Progress) -> tuple[str, ...]:
     """End every process of the cluster; returns "name pid" of each."""
     before = daemons.running()
     found = kin(daemons.folder, record)
     if "slurmctld" in before:
         send(before["slurmctld"], signal.SIGTERM)  # saves its state while the slurmds end
     slurmds = [name for name in before if name.startswith("slurmd.")]
-    daemons.end(slurmds, grace_s=_SLURMD_GRACE_S)
-    daemons.end(["slurmctld"], grace_s=_SLURM_GRACE_S)
+    daemons.end(slurmds, grace_s=_SLURMD_GRACE_S, progress=progress)
+    daemons.end(["slurmctld"], grace_s=_SLURM_GRACE_S, progress=progress)
     for name in ("slurmdbd", "mariadbd"):
-        daemons.end([name], grace_s=_DATABASE_GRACE_S)
+        daemons.end([name], grace_s=_DATABASE_GRACE_S, progress=progress)
     for _ in range(_SWEEPS):
         left = [one for one in kin(daemons.folder, record) if one.program != "munged"]
         if not left:
             break
         found += left
         end([one.identity for one in left], grace_s=0, reap=reap_children)
-    daemons.end(["munged"], grace_s=_SLURM_GRACE_S)
+    daemons.end(["munged"], grace_s=_SLURM_GRACE_S, progress=progress)
     strays = kin(daemons.folder, record)
     end([one.identity for one in strays], grace_s=0, reap=reap_children)
     names = {one.pid: name for name, one in before.items()}
@@ -204,7 +207,7 @@ class _Attempt:
     daemons: Daemons
     record: Record
     programs: Programs
-    progress: Callable[[str], None]
+    progress: Progress
     deadline: float
     started: list[str] = field(default_factory=list)
 

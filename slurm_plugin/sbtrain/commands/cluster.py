@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,14 +77,11 @@ def run(args: argparse.Namespace) -> int:
 def _up(args: argparse.Namespace) -> int:
     from sbtrain.cluster import up
 
-    begin = time.monotonic()
-
-    def progress(what: str) -> None:
-        sys.stderr.write(f"cluster: {time.monotonic() - begin:4.1f} s  {what}\n")
-        sys.stderr.flush()
-
     cluster = up(
-        args.folder, nodes_per_kind=args.nodes, accounting=args.accounting, progress=progress
+        args.folder,
+        nodes_per_kind=args.nodes,
+        accounting=args.accounting,
+        progress=_progress(),
     )
     if args.json:
         _write_json(cluster)
@@ -106,7 +104,7 @@ def _up(args: argparse.Namespace) -> int:
 def _down(args: argparse.Namespace) -> int:
     from sbtrain.cluster import down
 
-    ended = down(args.folder, wipe=args.wipe)
+    ended = down(args.folder, wipe=args.wipe, progress=_progress())
     if args.json:
         _write_json({"folder": args.folder.resolve(), "ended": ended})
     else:
@@ -137,6 +135,16 @@ def _env(args: argparse.Namespace) -> int:
     return 0
 
 
+def _progress() -> Callable[[str], None]:
+    begin = time.monotonic()
+
+    def say(what: str) -> None:
+        sys.stderr.write(f"cluster: {time.monotonic() - begin:4.1f} s  {what}\n")
+        sys.stderr.flush()
+
+    return say
+
+
 def _status_text(found: Status) -> str:
     version = f"Slurm {found.record.slurm_version} " if found.record else ""
     lines = [f"{version}{found.state} in {found.folder}"]
@@ -155,11 +163,13 @@ def _status_text(found: Status) -> str:
 
 
 def _node_line(nodes: tuple[NodeState, ...]) -> str:
+    from sbtrain_jobs.hostlist import compress
+
     states: dict[str, list[str]] = {}
     for node in nodes:
         states.setdefault(node.state, []).append(node.name)
     return "; ".join(
-        f"{len(names)} nodes {state} ({', '.join(names)})" for state, names in states.items()
+        f"{len(names)} nodes {state} ({compress(names)})" for state, names in states.items()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_a_hint(tmp_path: Path) ->
     with pytest.raises(ClusterError, match="cannot make") as caught:
         ClusterFolder.at(tmp_path / "file" / "c").create()
     assert "--folder" in caught.value.hint
+
+
+def test_another_users_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(ClusterError, match="belongs to another user"):
+        ClusterFolder.at(tmp_path).create()
 
 
 def test_a_short_plain_path_stands_for_itself() -> None:
