@@ -266,7 +266,8 @@ class TestContract:
         reaches(client, job_id, JobState.RUNNING)
         client.requeue(job_id)
         waiting = reaches(client, job_id, JobState.PENDING)
-        assert (waiting.restarts, waiting.reason, waiting.over) == (1, "BeginTime", False)
+        assert (waiting.restarts, waiting.over) == (1, False)
+        eventually(lambda: only(client, job_id).reason == "BeginTime", within_s=5)
         with pytest.raises(SlurmRejectedError, match="pending"):
             client.requeue(job_id)
         client.release_hold(job_id)
@@ -381,11 +382,15 @@ class TestRealSlurm:
             sorted(body.jobs("all"), key=lambda info: info.number) for body in (json, text)
         )
         assert len(as_json) >= 7
+        # From 23.02 JSON tells the state below COMPLETING as well; text never does.
+        compared = [
+            f.name for f in fields(JobInfo) if f.name not in {"underlying", "state_text"}
+        ]
         for one, other in zip(as_json, as_text, strict=True):
             different = {
-                field.name: (getattr(one, field.name), getattr(other, field.name))
-                for field in fields(JobInfo)
-                if getattr(one, field.name) != getattr(other, field.name)
+                name: (getattr(one, name), getattr(other, name))
+                for name in compared
+                if getattr(one, name) != getattr(other, name)
             }
             assert not different, one.job_id
         assert odd in {info.comment for info in as_text}

@@ -116,7 +116,7 @@ class JobInfo:
     state: JobState
     state_text: str  # Slurm's word, also where this sbtrain does not know it
     underlying: JobState | None = None  # below COMPLETING, where the version tells
-    reason: str
+    reason: str  # one word: Resources, BeginTime, TimeLimit, NodeDown, None, ...
     nodes: str  # host list; "" while none is allocated
     node_count: int
     restarts: int

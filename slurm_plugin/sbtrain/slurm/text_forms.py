@@ -139,7 +139,7 @@ def _squeue_job(row: Mapping[str, str]) -> JobInfo:
         state=state,
         state_text=row["State"],
         underlying=below,
-        reason=row["Reason"],
+        reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
         node_count=_node_count(row["NumNodes"]),
         restarts=int(row["RestartCnt"]),
@@ -182,7 +182,7 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
         state=state,
         state_text=pairs["JobState"],
         underlying=below,
-        reason=pairs["Reason"],
+        reason=_reason(pairs["Reason"]),
         nodes=_known(pairs.get("NodeList", "")),
         node_count=_node_count(pairs["NumNodes"]),
         restarts=int(pairs["Restarts"]),
@@ -210,7 +210,7 @@ def _history_row(row: Mapping[str, str]) -> HistoryRow:
         partition=row["Partition"],
         state=state,
         state_text=row["State"],
-        reason=row["Reason"],
+        reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
         node_count=_node_count(row["NNodes"]),
         submit_time_s=_moment(row["Submit"]),
@@ -293,6 +293,11 @@ def _refuse(command: str, text: str, expected: str) -> Never:
 
 def _known(text: str) -> str:
     return "" if text in _NOTHING else text
+
+
+def _reason(text: str) -> str:
+    """Slurm's word alone, as its JSON has it: not ``ReqNodeNotAvail, UnavailableNodes:c4``."""
+    return re.split(r"[\s,:(]", text, maxsplit=1)[0]
 
 
 def _moment(text: str) -> float | None:

@@ -296,6 +296,18 @@ class TestText:
         assert job.start_time_s is job.end_time_s is job.preempt_time_s is None
         assert job.time_limit_s is None
 
+    @pytest.mark.parametrize(
+        ("printed", "word"),
+        [
+            ("ReqNodeNotAvail,_UnavailableNodes:k4", "ReqNodeNotAvail"),
+            ("RaisedSignal:9(Killed)", "RaisedSignal"),
+            ("TimeLimit", "TimeLimit"),
+        ],
+    )
+    def test_the_reason_is_one_word(self, printed: str, word: str) -> None:
+        block = JOB_BLOCK.replace("Reason=None", f"Reason={printed}")
+        assert text_forms.read_job_block(block).reason == word
+
     def test_a_block_without_what_is_needed_is_named(self) -> None:
         with pytest.raises(
             SlurmUnparsableError, match=r"scontrol show job .* 6: no 'Restarts'"
