@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +33,8 @@ REMOTE_EXTRA_S = 0.2
 REMOTE_LOG_SD = 0.35
 # An update's share of a run without interruption; a revoked spot run is among the slow ones.
 UNDISTURBED_QUANTILE = 0.75
+# An experiment that was never run differs from the others by this much of log speed.
+UNSEEN_EXPERIMENT_SD = 0.025
 TAIL_LEVEL = 0.95  # each side of a 90 % interval
 
 
@@ -111,9 +113,13 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
     scatter = _scatter(fitted)
     scores = _left_out(fitted, cnns, steps, scatter)
     cold = _fit([], cnns, steps)
+    experiments = {row.experiment for row in fitted}
+    still = {False: 0.0, True: 0.0}
     return {
-        "ours": [_estimate(fit, row, scatter, scores) for row in scored],
-        "ours-cold": [_estimate(cold, row, {False: 0.0, True: 0.0}, {}) for row in scored],
+        "ours": [
+            _estimate(fit, row, scatter, scores, experiments=experiments) for row in scored
+        ],
+        "ours-cold": [_estimate(cold, row, still, {}, experiments=set()) for row in scored],
         "sum-of-speeds": [
             Point(measured=row.run.updates_1_s, predicted=_sum_of_speeds(row.run, near))
             for row in scored
@@ -206,10 +212,13 @@ def _estimate(
     row: TrainingRun,
     scatter: Mapping[bool, float],
     scores: Mapping[bool, Sequence[float]],
+    *,
+    experiments: Set[str],
 ) -> Point:
     """Revocations only slow a run down, so that the two sides have factors of their own."""
     law = fit.log_law(row.run)
-    sd = math.hypot(law.sd, scatter[row.remote])
+    unseen = 0.0 if row.experiment in experiments else UNSEEN_EXPERIMENT_SD
+    sd = math.hypot(law.sd, scatter[row.remote], unseen)
     known = scores.get(row.spot, ())
     below = _one_sided([-score for score in known])
     above = _one_sided(known)
