@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,23 +92,6 @@ class Room:
         path = Path(f"/sys/class/net/{self.prefix}s/statistics/rx_bytes")
         return int(path.read_text())
 
-    def mpi_argv(
-        self,
-        mpiexec: str,
-        nodes: int,
-        arguments: Sequence[str],
-        *,
-        sources: Sequence[str] = (),
-    ) -> list[str]:
-        """Staging on the first nodes, one rank each; {mount} in sources is the node's own."""
-        argv = [mpiexec]
-        for node in range(nodes):
-            argv += [":"] if node else []
-            argv += ["-n", "1", "-env", "SBTRAIN_NODE_NAME", f"n{node + 1}"]
-            argv += self.inside(node)
-            argv += [sys.executable, "-m", "sbtrain_staging", *arguments, *sources]
-        return argv
-
 
 def clean_dead_rooms() -> None:
     """Remove namespaces and links of rooms whose process is gone."""
@@ -182,7 +165,7 @@ def _connect(name: str, *, bridge: str, address: str, rate_mbit: int) -> None:
     run_command(["tc", "-n", name, "qdisc", "add", "dev", "eth0", *limit], timeout_s=60)
 
 
-def _serve(room: Room):  # noqa: ANN202
+def _serve(room: Room):
     server = sftp_server() or ""
     inside = ["nsenter", f"--net=/run/netns/{room.server}"]
     return start_process([*inside, sys.executable, "-c", _SERVE, server, str(PORT)])

@@ -1,0 +1,405 @@
+"""Staging against its bars: prints a table and writes build/bench-staging.json.
+
+Every bar is a ratio within one run, so that it holds on a busy host as well. What needs an
+emulated machine room (root, network namespaces) is skipped elsewhere, with the reason.
+Times are those of the staging report: from the meeting of the ranks to the last published
+copy, on the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from staging_room import MPI_OVER_TCP, Room, machine_room, why_not
+
+from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_staging.reader import open_staged
+from sbtrain_staging.report import StagingReport, read_report
+from sbtrain_staging.simulate import Rates, simulated_seconds
+
+ROOT = Path(__file__).resolve().parents[1]
+MPIEXEC = Path(sys.prefix, "bin", "mpiexec")
+MIB = 1 << 20
+LINK_MBIT = 100
+FAST_LINK_MBIT = 1000
+SEED = 1
+LIMIT_S = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One bar; met is None where it could not be measured."""
+
+    what: str
+    yardstick: str
+    value: float | None
+    bar: str
+    met: bool | None
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where a run works, and what it found so far."""
+
+    work: Path
+    scratch: Path
+    quick: bool
+    rows: list[Row] = field(default_factory=list)
+    peaks: list[int] = field(default_factory=list)
+    read_ratios: list[float] = field(default_factory=list)
+
+    def size(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+    def add(
+        self, what: str, yardstick: str, value: float, *, most: float | None = None,
+        least: float | None = None, note: str = "",
+    ) -> None:  # fmt: skip
+        bar = f"<= {most:g}" if most is not None else f">= {least:g}"
+        met = bool(value <= most if most is not None else value >= (least or 0.0))
+        self.rows.append(
+            Row(what=what, yardstick=yardstick, value=float(value), bar=bar, met=met, note=note)
+        )
+        say(f"{what}: {value:.4g} (bar {bar}) {note}")
+
+    def skip(self, what: str, bar: str, why: str) -> None:
+        self.rows.append(Row(what=what, yardstick="", value=None, bar=bar, met=None, note=why))
+        say(f"{what}: skipped, {why}")
+
+    def fresh(self) -> Path:
+        """An empty scratch for all nodes."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir()
+        return self.scratch
+
+    def argv(
+        self, nodes: int, source: str, *, room: Room | None = None, extra: Sequence[str] = ()
+    ) -> list[str]:
+        """Staging on some nodes; {mount} in the source is a node's own view of the server."""
+        options = ["--to", f"{self.scratch}/%n", "--key", "bench", "--report"]
+        options += [str(self.work / "stage.json"), *extra]
+        argv = [str(MPIEXEC)]
+        for node in range(nodes):
+            argv += [":"] if node else []
+            argv += ["-n", "1", "-env", "SBTRAIN_NODE_NAME", f"n{node + 1}"]
+            mount = ""
+            if room is not None:
+                argv += room.inside(node)
+                mount = str(room.mounts[node]) if room.mounts else ""
+            argv += [sys.executable, "-m", "sbtrain_staging", "run", *options]
+            argv += [source.replace("{mount}", mount)]
+        return argv
+
+    def stage(
+        self, nodes: int, source: str, *, room: Room | None = None, keep: bool = False
+    ) -> StagingReport:
+        if not keep:
+            self.fresh()
+        environment = {**os.environ, **(MPI_OVER_TCP if room is not None else {})}
+        argv = self.argv(nodes, source, room=room)
+        run_command(argv, timeout_s=LIMIT_S, env=environment)
+        report = read_report(self.work / "stage.json")
+        self.peaks += [node.peak_memory_bytes for node in report.nodes]
+        if not keep:
+            self.read_ratios.append(report.source_bytes_read / report.dataset_bytes)
+        return report
+
+
+def say(line: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {line}", file=sys.stderr, flush=True)
+
+
+def make_file(path: Path, size_bytes: int) -> Path:
+    block = random.Random(SEED).randbytes(MIB)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stream:
+        for start in range(0, size_bytes, MIB):
+            stream.write(block[: min(MIB, size_bytes - start)])
+    return path
+
+
+def make_tree(root: Path, files: int, size_bytes: int) -> Path:
+    block = random.Random(SEED).randbytes(size_bytes + files)
+    for number in range(files):
+        folder = root / f"{number % 100:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:06}.jpg").write_bytes(block[number : number + size_bytes])
+    return root
+
+
+def bench_reads(bench: Bench) -> None:
+    """Bytes read from the source, file and tree, 2 to 16 nodes; second attempts."""
+    file = make_file(bench.work / "reads.h5", 48 * MIB)
+    tree = make_tree(bench.work / "reads", 1000, 20_000)
+    again = []
+    for nodes in (2, 4, 8, 16):
+        for source in (file, tree):
+            bench.stage(nodes, str(source))
+            again.append(bench.stage(nodes, str(source), keep=True).source_bytes_read)
+    bench.add(
+        "bytes read / data-set bytes, 2..16 nodes, file and tree",
+        "naive: n",
+        max(bench.read_ratios),
+        most=1.01,
+    )
+    bench.add("bytes read by a second attempt on the same nodes", "all", max(again), most=0)
+
+
+def bench_scaling(bench: Bench) -> None:
+    """All nodes ready: 16 against 2 over limited links, and the naive copy."""
+    what = "time to all nodes ready, 16 : 2 nodes, limited links"
+    reason = why_not(with_server=True)
+    if reason:
+        bench.skip(what, "<= 1.15", reason)
+        return
+    shared = bench.work / "shared"
+    make_file(shared / "data.h5", bench.size(160, 48) * MIB)
+    make_file(shared / "small.h5", 6 * MIB)
+    with machine_room(
+        16, link_mbit=LINK_MBIT, server_mbit=LINK_MBIT, shared=shared, work=bench.work
+    ) as room:
+        seconds = {}
+        for nodes in (2, 16):
+            sent = room.server_sent_bytes()
+            report = bench.stage(nodes, "{mount}/data.h5", room=room)
+            seconds[nodes] = report.seconds
+            ratio = (room.server_sent_bytes() - sent) / report.dataset_bytes
+            say(f"{nodes} nodes: {report.seconds} s, {ratio:.4f} of the data left the server")
+        naive = {nodes: naive_copy(bench, room, nodes) for nodes in (2, 16)}
+        bench.add(
+            what,
+            f"naive copy: {naive[16] / naive[2]:.2f}",
+            seconds[16] / seconds[2],
+            most=1.15,
+            note=f"{seconds[2]} s and {seconds[16]} s",
+        )
+        bench_prediction(bench, room, shared)
+
+
+def naive_copy(bench: Bench, room: Room, nodes: int) -> float:
+    """Every node copies for itself."""
+    scratch = bench.fresh()
+    started = time.monotonic()
+    running = [
+        start_process(
+            [*room.inside(node), "cp", str(room.mounts[node] / "small.h5"), f"{scratch}/{node}"]
+        )
+        for node in range(nodes)
+    ]
+    for process in running:
+        if process.wait(timeout=LIMIT_S) != 0:
+            raise RuntimeError("a naive copy failed")
+    return time.monotonic() - started
+
+
+def bench_prediction(bench: Bench, room: Room, shared: Path) -> None:
+    """The simulation, refitted on every second run, against the others; then larger rooms."""
+    import numpy as np
+
+    sizes = (8, 24, 64) if not bench.quick else (8, 24)
+    runs = []
+    for size_mib in sizes:
+        make_file(shared / f"{size_mib}.h5", size_mib * MIB)
+        for nodes in (2, 4, 8, 16):
+            report = bench.stage(nodes, f"{{mount}}/{size_mib}.h5", room=room)
+            runs.append((size_mib * MIB, nodes, report.seconds))
+            say(f"{size_mib} MiB to {nodes} nodes: {report.seconds} s")
+    nominal = Rates(
+        source_bytes_per_s=room.link_bytes_per_s, link_bytes_per_s=room.link_bytes_per_s
+    )
+    facts = np.array([[1.0, n, simulated_seconds(size, n, nominal)] for size, n, _ in runs])
+    measured = np.array([seconds for _, _, seconds in runs])
+    fitted, *_ = np.linalg.lstsq(facts[::2], measured[::2], rcond=None)
+    # Nodes 2 and 8 are in the first half, 4 and 16 in the other.
+    errors = abs(facts[1::2] @ fitted - measured[1::2]) / measured[1::2]
+    bench.add(
+        "predicted against measured staging time, other half of the runs, MAPE %",
+        "-",
+        100 * float(errors.mean()),
+        most=10,
+        note=f"{len(errors)} runs predicted",
+    )
+    rates = Rates(
+        source_bytes_per_s=room.link_bytes_per_s / fitted[2],
+        link_bytes_per_s=room.link_bytes_per_s / fitted[2],
+        start_s=max(0.0, float(fitted[0])),
+        start_per_node_s=max(0.0, float(fitted[1])),
+    )
+    for nodes, most, size in ((64, 1.15, 4 << 30), (1024, 1.3, 4 << 30)):
+        ratio = simulated_seconds(size, nodes, rates) / simulated_seconds(size, 2, rates)
+        bench.add(
+            f"the same by simulation, {nodes} : 2", "-", ratio, most=most,
+            note=f"{size >> 30} GiB; {rates.start_per_node_s:.3g} s a node fitted here",
+        )  # fmt: skip
+
+
+def bench_link(bench: Bench) -> None:
+    """One large file over one fast link."""
+    what = "throughput of one link, one 2 GiB file / link rate"
+    reason = why_not(with_server=False)
+    if reason:
+        bench.skip(what, ">= 0.9", reason)
+        return
+    file = make_file(bench.work / "large.h5", bench.size(2048, 256) * MIB)
+    with machine_room(
+        2, link_mbit=FAST_LINK_MBIT, server_mbit=FAST_LINK_MBIT, shared=None, work=bench.work
+    ) as room:
+        report = bench.stage(2, str(file), room=room)
+        rate = report.dataset_bytes / report.seconds
+        bench.add(what, f"{FAST_LINK_MBIT} Mbit/s", rate / room.link_bytes_per_s, least=0.9)
+    file.unlink()
+
+
+def others(source: Path, scratch: Path) -> dict[str, list[str]]:
+    """The same job by other tools, for one node's folder $1, as argument lists of sh."""
+    return {
+        "cp": [f"cp -r {source} $1/"],
+        "rsync": [f"rsync -aW --inplace {source} $1/"],
+        "tar": [f"tar -C {source.parent} -cf - {source.name} | tar -C $1 -xf -"],
+    }
+
+
+def other_seconds(bench: Bench, line: str, nodes: int) -> float:
+    """All nodes at once by another tool, then flushed, as staging does."""
+    scratch = bench.fresh()
+    folders = [scratch / str(node) for node in range(nodes)]
+    for folder in folders:
+        folder.mkdir()
+    started = time.monotonic()
+    running = [start_process(["sh", "-c", line, "sh", str(folder)]) for folder in folders]
+    for process in running:
+        if process.wait(timeout=LIMIT_S) != 0:
+            raise RuntimeError(f"{line} failed")
+    run_command(["sync", "-f", str(scratch)], timeout_s=LIMIT_S)
+    return time.monotonic() - started
+
+
+def bench_host(bench: Bench, what: str, source: Path, least: float) -> None:
+    """Four nodes on this host against the best of the others, in turns."""
+    lines = others(source, bench.scratch)
+    if source.is_file():
+        lines.pop("tar")
+    if shutil.which("rsync") is None:
+        lines.pop("rsync")
+    times: dict[str, list[float]] = {name: [] for name in ("staging", *lines)}
+    for _ in range(bench.size(3, 1)):
+        times["staging"].append(bench.stage(4, str(source)).seconds)
+        for name, (line,) in lines.items():
+            times[name].append(other_seconds(bench, line, 4))
+    bench.fresh()
+    middle = {name: statistics.median(found) for name, found in times.items()}
+    best = min(lines, key=middle.__getitem__)
+    shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in middle.items())
+    bench.add(what, f"best: {best}", middle[best] / middle["staging"], least=least, note=shown)
+
+
+def bench_overlap(bench: Bench) -> None:
+    """When the first batch can be read, against when everything is there."""
+    what = "first batch readable / full stage"
+    reason = why_not(with_server=False)
+    if reason:
+        bench.skip(what, "<= 0.1", reason)
+        return
+    tree = make_tree(bench.work / "epoch", bench.size(2000, 600), 100_000)
+    with machine_room(
+        4, link_mbit=LINK_MBIT, server_mbit=LINK_MBIT, shared=None, work=bench.work
+    ) as room:
+        bench.fresh()
+        extra = ("--order-seed", str(SEED))
+        argv = bench.argv(4, str(tree), room=room, extra=extra)
+        process = start_process(argv, env={**os.environ, **MPI_OVER_TCP})
+        try:
+            data = open_staged(bench.scratch / "n4", tree)
+            # The ranks have met by now; the report's clock began just before.
+            opened = time.monotonic()
+            batch = data.in_order(SEED)
+            for _ in range(32):
+                data.open(next(batch)).close()
+            first_s = time.monotonic() - opened
+            if process.wait(timeout=LIMIT_S) != 0:
+                raise RuntimeError("staging failed")
+            full_s = time.monotonic() - opened
+        finally:
+            end_session(process)
+            process.wait()
+    bench.add(what, "1", first_s / full_s, most=0.1, note=f"{first_s:.2f} s of {full_s:.2f} s")
+
+
+def bench_memory(bench: Bench) -> None:
+    tree = make_tree(bench.work / "many", bench.size(100_000, 20_000), 100)
+    bench.stage(2, str(tree))
+    bench.fresh()
+    shutil.rmtree(tree)
+    bench.add(
+        "resident memory of a staging rank, all runs and 100,000 files, MiB",
+        "-", max(bench.peaks) / MIB, most=256,
+    )  # fmt: skip
+
+
+def table(rows: Sequence[Row]) -> str:
+    cells = [("what", "yardstick", "value", "bar", "met")]
+    for row in rows:
+        value = "-" if row.value is None else f"{row.value:.4g}"
+        met = "skipped" if row.met is None else "yes" if row.met else "NO"
+        cells.append((row.what, row.yardstick, value, row.bar, met))
+    widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(cell, widths, strict=True)).rstrip()
+        for cell in cells
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true", help="small data, one round")
+    parser.add_argument("--only", action="append", default=[], help="name of a part")
+    parser.add_argument("--work", type=Path, help="folder for data (default: temporary)")
+    parser.add_argument("--scratch", type=Path, help="the nodes' disks (default: /dev/shm)")
+    options = parser.parse_args(argv)
+    memory = Path("/dev/shm")
+    with (
+        tempfile.TemporaryDirectory(dir=options.work, prefix="bench-staging-") as work,
+        tempfile.TemporaryDirectory(dir=options.scratch or memory) as scratch,
+    ):
+        bench = Bench(work=Path(work), scratch=Path(scratch) / "nodes", quick=options.quick)
+        parts: dict[str, Callable[[], None]] = {
+            "reads": lambda: bench_reads(bench),
+            "link": lambda: bench_link(bench),
+            "scaling": lambda: bench_scaling(bench),
+            "file": lambda: bench_host(
+                bench, "4 nodes on this host, one 1 GiB file, best / staging",
+                make_file(bench.work / "one.h5", bench.size(1024, 128) * MIB), 1.0,
+            ),
+            "tree": lambda: bench_host(
+                bench, "4 nodes on this host, 20,000 files of 100 KB, best / staging",
+                make_tree(bench.work / "tree", bench.size(20_000, 2_000), 100_000), 2.0,
+            ),
+            "overlap": lambda: bench_overlap(bench),
+            "memory": lambda: bench_memory(bench),
+        }  # fmt: skip
+        for name, part in parts.items():
+            if not options.only or name in options.only:
+                say(name)
+                part()
+    print(table(bench.rows))
+    (ROOT / "build").mkdir(exist_ok=True)
+    (ROOT / "build" / "bench-staging.json").write_text(
+        json.dumps([asdict(row) for row in bench.rows], indent=1) + "\n"
+    )
+    return 1 if any(row.met is False for row in bench.rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
