@@ -85,13 +85,7 @@ def _ours(fit: CheckpointFit, scored: Sequence[CheckpointObservation]) -> list[P
     for row in scored:
         estimate = fit.predict(row.files, order=row.order)
         result += [
-            Point(
-                measured=duration_s,
-                predicted=estimate.value,
-                low=estimate.low,
-                high=estimate.high,
-                label=row.name,
-            )
+            Point.of(estimate, measured=duration_s, label=row.name)
             for duration_s in row.durations_s
         ]
     return result

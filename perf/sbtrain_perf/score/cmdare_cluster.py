@@ -123,19 +123,14 @@ def fit_clusters(
 
 
 def _ours(fit: ServerFit, scored: Sequence[Cluster]) -> list[Point]:
-    result = []
-    for cluster in scored:
-        estimate = fit.predict(cluster.run)
-        result.append(
-            Point(
-                measured=cluster.speed_1_s,
-                predicted=estimate.value,
-                low=estimate.low,
-                high=estimate.high,
-                label=f"{cluster.model} {cluster.group} x{cluster.workers}",
-            )
+    return [
+        Point.of(
+            fit.predict(cluster.run),
+            measured=cluster.speed_1_s,
+            label=f"{cluster.model} {cluster.group} x{cluster.workers}",
         )
-    return result
+        for cluster in scored
+    ]
 
 
 def _plain(scored: Sequence[Cluster], predict: Callable[[Cluster], float]) -> list[Point]:

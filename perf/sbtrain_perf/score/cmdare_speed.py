@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,25 +56,17 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[str, list[Point]]]:
     return result
 
 
-def _ours(fit: StepTimeFit, rows: Sequence[WorkerStep], cnns: dict[str, Cnn]) -> list[Point]:
+def _ours(fit: StepTimeFit, rows: Sequence[WorkerStep], cnns: Mapping[str, Cnn]) -> list[Point]:
     result = []
     for row in rows:
         cnn = cnn_of(cnns, row.model)
         estimate = predicted_step(fit, cnn, row.gpu, order=cnn.order)
-        result.append(
-            Point(
-                measured=row.step_s,
-                predicted=estimate.value,
-                low=estimate.low,
-                high=estimate.high,
-                label=row.model,
-            )
-        )
+        result.append(Point.of(estimate, measured=row.step_s, label=row.model))
     return result
 
 
 def _yardsticks(
-    fitted: Sequence[WorkerStep], scored: Sequence[WorkerStep], cnns: dict[str, Cnn]
+    fitted: Sequence[WorkerStep], scored: Sequence[WorkerStep], cnns: Mapping[str, Cnn]
 ) -> dict[str, list[Point]]:
     """The paper's regressions on its "GFLOPs", and two terms of counts on relative error."""
 

@@ -10,8 +10,9 @@ import argparse
 import dataclasses
 import json
 import math
+import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ from sbtrain_perf.score.cmdare_cluster import fit_clusters, read_clusters
 from sbtrain_perf.score.tables import ScoreError, read_table
 
 Named = Iterator[tuple[str, Coefficient]]
+
+SAVES = "cmdare/checkpoint_samples.csv"
+MEBI = 2.0**20  # CM-DARE's megabytes are mebibytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,12 +62,12 @@ def coefficients(data: Path) -> dict[str, Coefficient]:
     """
     cnns = read_cnns(data, data)
     figures: dict[str, Coefficient] = {}
-    for part in (_step, _server, _write, _upload, _latency):
+    for part in (_step, _server, _write, _upload, _size, _latency):
         figures |= dict(part(data, cnns))
     return figures
 
 
-def _step(data: Path, cnns: dict[str, Cnn]) -> Named:
+def _step(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     """models.step_time.step_s of each GPU, and of both together in K80 dies."""
     rows = [row for row in read_worker_steps(data) if row.gpu in PUBLISHED_GPUS]
     _need(len(rows), "cmdare/speed_single_worker.csv")
@@ -105,7 +109,7 @@ def _step(data: Path, cnns: dict[str, Cnn]) -> Named:
             )
 
 
-def _server(data: Path, cnns: dict[str, Cnn]) -> Named:
+def _server(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     """models.parameter_server: what holds for a network that was never run."""
     clusters = read_clusters(data)
     _need(len(clusters), "cmdare/speed_cluster.csv")
@@ -137,51 +141,48 @@ def _server(data: Path, cnns: dict[str, Cnn]) -> Named:
         )
 
 
-def _write(data: Path, cnns: dict[str, Cnn]) -> Named:
-    """models.checkpoint.write_s and checkpoint_bytes."""
-    rows = list(read_table(data, "cmdare/checkpoint_samples.csv"))
-    _need(len(rows), "cmdare/checkpoint_samples.csv")
+def _saves(data: Path, cnns: Mapping[str, Cnn], column: str, *, named: str) -> Named:
+    """models.checkpoint.write_s: a save, from its network's tensors and parameters."""
+    rows = list(read_table(data, SAVES))
+    _need(len(rows), SAVES)
     networks = [cnn_of(cnns, row.text("model")).network for row in rows]
     design = np.array([[1.0, n.tensors, n.parameters] for n in networks])
-    measured = np.array([row.number("local_write_s") for row in rows])
+    measured = np.array([row.number(column) for row in rows])
     found, _ = nnls(design / measured[:, None], np.ones(len(rows)))
     error = 100.0 * np.abs(design @ found / measured - 1.0).mean()
-    source = f"our fit on CM-DARE local_write_s, {len(rows)} saves: mean error {error:.1f} %"
-    units = ("s", "s per tensor", "s per parameter")
-    for term, unit, value in zip(
-        ("fixed_s", "tensor_s", "parameter_s"), units, found, strict=True
-    ):
-        yield f"write.{term}", Coefficient(value=float(value), unit=unit, source=source)
-    mebi = 2.0**20
-    data_bytes = [mebi * (row.number("ckpt_mb") - row.number("meta_mb")) for row in rows]
-    meta_bytes = [mebi * row.number("meta_mb") for row in rows]
-    source = f"median over the CNNs of CM-DARE checkpoint_samples, {len(rows)} saves"
-    for name, sizes, per in (
-        ("parameter", data_bytes, design[:, 2]),
-        ("tensor", meta_bytes, design[:, 1]),
-    ):
-        value = float(np.median(np.array(sizes) / per))
+    source = f"our fit on CM-DARE {column}, {len(rows)} saves: mean error {error:.1f} %"
+    terms = {"fixed_s": "s", "tensor_s": "s per tensor", "parameter_s": "s per parameter"}
+    for (term, unit), value in zip(terms.items(), found, strict=True):
+        yield f"{named}.{term}", Coefficient(value=float(value), unit=unit, source=source)
+
+
+def _write(data: Path, cnns: Mapping[str, Cnn]) -> Named:
+    """To the local disk."""
+    return _saves(data, cnns, "local_write_s", named="write")
+
+
+def _upload(data: Path, cnns: Mapping[str, Cnn]) -> Named:
+    """From the start of a save to its end on remote object storage, the write included."""
+    return _saves(data, cnns, "duration_s", named="upload")
+
+
+def _size(data: Path, cnns: Mapping[str, Cnn]) -> Named:
+    """models.checkpoint.checkpoint_bytes."""
+    per: dict[str, list[float]] = {"parameter": [], "tensor": []}
+    for row in read_table(data, SAVES):
+        network = cnn_of(cnns, row.text("model")).network
+        meta_bytes = MEBI * row.number("meta_mb")
+        data_bytes = MEBI * row.number("ckpt_mb") - meta_bytes
+        per["parameter"].append(data_bytes / network.parameters)
+        per["tensor"].append(meta_bytes / network.tensors)
+    source = f"median over {len(per['tensor'])} saves of CM-DARE checkpoint_samples"
+    for name, sizes in per.items():
+        value = statistics.median(sizes)
         unit = f"bytes per {name}"
         yield f"checkpoint.{name}_bytes", Coefficient(value=value, unit=unit, source=source)
 
 
-def _upload(data: Path, cnns: dict[str, Cnn]) -> Named:
-    """Seconds from the start of a save to its end on remote object storage."""
-    rows = list(read_table(data, "cmdare/checkpoint_samples.csv"))
-    networks = [cnn_of(cnns, row.text("model")).network for row in rows]
-    design = np.array([[1.0, n.tensors, n.parameters] for n in networks])
-    measured = np.array([row.number("duration_s") for row in rows])
-    found, _ = nnls(design / measured[:, None], np.ones(len(rows)))
-    error = 100.0 * np.abs(design @ found / measured - 1.0).mean()
-    source = f"our fit on CM-DARE duration_s (GCS), {len(rows)} saves: mean error {error:.1f} %"
-    units = ("s", "s per tensor", "s per parameter")
-    for term, unit, value in zip(
-        ("fixed_s", "tensor_s", "parameter_s"), units, found, strict=True
-    ):
-        yield f"upload.{term}", Coefficient(value=float(value), unit=unit, source=source)
-
-
-def _latency(data: Path, cnns: dict[str, Cnn]) -> Named:
+def _latency(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     """models.parameter_server.latency_s: the rounds and the window, on a grid."""
     table = read_table(data, "cmdare/speed_vs_latency_supertable.csv")
     _need(len(table), "cmdare/speed_vs_latency_supertable.csv")

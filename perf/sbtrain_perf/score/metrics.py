@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sbtrain_perf.fitting.conformal import Estimate
 from sbtrain_perf.score.scoring import GroupScore
 
 
@@ -18,6 +19,16 @@ class Point:
     low: float | None = None
     high: float | None = None
     label: str = ""
+
+    @classmethod
+    def of(cls, estimate: Estimate, *, measured: float, label: str) -> Point:
+        return cls(
+            measured=measured,
+            predicted=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            label=label,
+        )
 
     @property
     def ape(self) -> float:

@@ -21,7 +21,7 @@ from sbtrain_perf.fitting.parameter_server import (
 from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import Row, read_table
+from sbtrain_perf.score.tables import Row, ScoreError, read_table
 
 NAME = "tdl"
 NETWORK = "resnet32"  # the only one of these runs
@@ -31,7 +31,7 @@ SERVER_PLACE = "e"
 # What a continent's round trip adds to a step, before the first run: 30 to 70 ms, four times.
 REMOTE_EXTRA_S = 0.2
 REMOTE_LOG_SD = 0.35
-# An update's share of a run without interruption; a revoked spot run is among the slow ones.
+# Of alike spot runs, the speed at this quantile: revoked ones are among the slower.
 UNDISTURBED_QUANTILE = 0.75
 # An experiment that was never run differs from the others by this much of log speed.
 UNSEEN_EXPERIMENT_SD = 0.025
@@ -71,6 +71,8 @@ def read_runs(folder: Path) -> list[TrainingRun]:
 
 def _workers(row: Row) -> tuple[tuple[str, int], ...]:
     counts = {gpu: row.whole(column) for column, gpu in GPUS.items() if row.optional(column)}
+    if not counts:
+        raise ScoreError(f"{row.source}: a run without workers", hint="see its n_<gpu> columns")
     config = row.text("config")
     if len(counts) == 1 and PLACES.fullmatch(config):
         ((gpu, total),) = counts.items()
