@@ -41,6 +41,8 @@ def job_script(plan: Plan, parts: JobScript) -> str:
         *(f"#SBATCH {quote_directive(word)}" for word in parts.directives),
         *parts.user_lines,
         "",
+        "# Until the supervisor listens, a signal must not end the job.",
+        f"trap '' {shlex.quote(plan.preemption_signal)}",
         f"export SBTRAIN_SCRIPT_DIR={shlex.quote(parts.script_dir)}",
         f"exec {shlex.quote(parts.python)} -P -m sbtrain.commands.batch "
         f"{shlex.quote(parts.plan_path)}",

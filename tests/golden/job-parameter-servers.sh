@@ -10,5 +10,7 @@
 #SBATCH --open-mode=append
 #SBATCH --job-name=train_digits.py
 
+# Until the supervisor listens, a signal must not end the job.
+trap '' USR1
 export SBTRAIN_SCRIPT_DIR=/home/ada
 exec /opt/sbtrain/bin/python3 -P -m sbtrain.commands.batch /shared/runs/digits-20261130-000000-abcd/plan.json

@@ -1,0 +1,332 @@
+"""`sbtrainctl`: plan, site, status and refit, on real files; Slurm is played where it must
+fail or forget."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from plans import example_plan
+from sbtrain.errors import SlurmTimeoutError
+from sbtrain.ledger import Run, append_run
+from sbtrain.run_status import LOST, UNKNOWN, RunStatus, overview
+from sbtrain.site import load_site
+from sbtrain.slurm.client import Submission
+from sbtrain.slurm.fake import FakeSlurm
+from sbtrain_jobs.checkpoint import CheckpointStore
+from sbtrain_jobs.ledger import Ledger, LedgerEntry
+from sbtrain_perf.codec import plan_to_json
+from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.planner import plan_request
+from sbtrain_perf.request import NodeRange, Plan, Request
+from sbtrain_perf.timing_log import TimingLog
+
+BEGAN = "2026-11-30T00:00:00+00:00"
+ENDED = "2026-11-30T00:05:00+00:00"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(tmp_path / "home"))
+
+
+def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> Run:
+    """A run's folder as the login node leaves it."""
+    run_id = f"digits-{job_id}"
+    folder = place / run_id / (f"task-{task}" if task else "")
+    folder.mkdir(parents=True)
+    plan = example_plan(
+        run_id=run_id,
+        run_dir=str(folder),
+        checkpoint_dir=str(folder / "checkpoints"),
+        submitted_at=BEGAN,
+        **changes,
+    )
+    (folder / "plan.json").write_text(plan_to_json(plan))
+    return Run(
+        run_id=run_id,
+        job_id=job_id,
+        run_dir=str(place / run_id),
+        workload="train_digits",
+        submitted=BEGAN,
+    )
+
+
+def tell(run: Run, *entries: LedgerEntry) -> None:
+    for entry in entries:
+        Ledger(run.run_dir).append(entry)
+
+
+def started(attempt: int) -> LedgerEntry:
+    return LedgerEntry(event="started", attempt=attempt, at=BEGAN, job_id="7", nodes="c[1-2]")
+
+
+def ended(attempt: int, cause: str, exit_code: int = 0) -> LedgerEntry:
+    return LedgerEntry(
+        event="ended", attempt=attempt, at=ENDED, cause=cause, exit_code=exit_code
+    )
+
+
+def save_weights(folder: Path) -> None:
+    (folder / "weights").write_bytes(b"x" * 10)
+
+
+def only(statuses: tuple[RunStatus, ...]) -> RunStatus:
+    (status,) = statuses
+    return status
+
+
+def silent_slurm() -> FakeSlurm:
+    """A slurmctld that does not answer."""
+    slurm = FakeSlurm()
+    slurm.fail_next("jobs_by_id", SlurmTimeoutError("Slurm does not answer squeue"))
+    return slurm
+
+
+def test_a_finished_run_needs_no_slurm(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "7")
+    requeued = LedgerEntry(event="requeued", attempt=0, at=BEGAN)
+    notice = LedgerEntry(event="notice", attempt=0, at=BEGAN, cause="preempted")
+    saved = LedgerEntry(event="saved", attempt=0, at=BEGAN, step=90)
+    tell(run, started(0), notice, saved, ended(0, "preempted", 85), requeued)
+    tell(run, started(1), ended(1, "completed"))
+    (tmp_path / "digits-7/final").mkdir()
+    (tmp_path / "digits-7/final/result.json").write_text('{"accuracy": 0.97}')
+    CheckpointStore(tmp_path / "digits-7/checkpoints").write(90, save_weights)
+    found = overview([run], silent_slurm())
+    assert found.silence == ""  # it was not asked
+    status = only(found.runs)
+    assert status.state == "completed"
+    assert [one.cause for one in status.attempts] == ["preempted", "completed"]
+    assert status.attempts[0].notices == ("preempted",)
+    assert (status.saved_step, status.took_s, status.predicted_s) == (90, 300.0, 33.0)
+    assert status.metrics == {"accuracy": 0.97}
+
+
+def test_slurm_tells_of_runs_that_are_not_over(tmp_path: Path) -> None:
+    slurm = FakeSlurm()
+    job_id = slurm.submit(
+        Submission(script_text="#!/bin/sh\nsleep 600\n", options=("-N1",))
+    ).job_id
+    run = make_run(tmp_path, job_id)
+    status = only(overview([run], slurm).runs)
+    assert status.state in ("pending", "running")
+    slurm.cancel(job_id)
+    assert only(overview([run], slurm).runs).state == "cancelled"
+
+
+def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
+    status = only(overview([make_run(tmp_path, "77")], FakeSlurm(accounting=False)).runs)
+    assert (status.state, status.attempts) == (LOST, ())
+
+
+def test_a_silent_slurm_hides_no_run(tmp_path: Path) -> None:
+    run, over = make_run(tmp_path, "7"), make_run(tmp_path, "8")
+    tell(over, started(0), ended(0, "failed", 3))
+    found = overview([run, over], silent_slurm())
+    assert "does not answer" in found.silence
+    assert [status.state for status in found.runs] == [UNKNOWN, "failed"]
+
+
+def test_a_run_folder_that_is_gone(tmp_path: Path) -> None:
+    run = Run(run_id="r", job_id="7", run_dir=str(tmp_path / "no"), workload="w", submitted="")
+    found = overview([run], silent_slurm())
+    assert "cannot read the plan" in only(found.runs).problem
+
+
+def test_tasks_of_an_array_are_runs_of_their_own(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "7", task="2")
+    statuses = overview([run], silent_slurm()).runs
+    assert [(s.run_id, s.job_id) for s in statuses] == [("digits-7-2", "7_2")]
+
+
+def test_status_as_a_command(tmp_path: Path, environ: dict[str, str]) -> None:
+    said = sbtrainctl("status", cwd=tmp_path, environ=environ)
+    assert (said.returncode, said.stdout) == (0, "no runs yet: submit one with sbtrain\n")
+    run = make_run(tmp_path, "7")
+    tell(run, started(0), ended(0, "failed", 3))
+    append_run(run, environ)
+    table = sbtrainctl("status", cwd=tmp_path, environ=environ).stdout
+    assert "digits-7" in table.splitlines()[1]
+    detail = sbtrainctl("status", "7", cwd=tmp_path, environ=environ).stdout
+    assert "failed after 5 min, exit status 3" in detail
+    data = json.loads(sbtrainctl("status", "--json", cwd=tmp_path, environ=environ).stdout)
+    assert (data[0]["state"], data[0]["attempts"][0]["exit_code"]) == ("failed", 3)
+    said = sbtrainctl("status", "8", cwd=tmp_path, environ=environ)
+    assert said.returncode == 2
+    assert "there is no run or job '8'" in said.stderr
+
+
+def test_status_without_slurm_says_so(tmp_path: Path, environ: dict[str, str]) -> None:
+    append_run(make_run(tmp_path, "7"), environ)
+    said = sbtrainctl("status", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0
+    assert " unknown " in said.stdout
+    assert "warning: cannot run" in said.stderr
+
+
+# Refit
+
+
+def measured_run(place: Path, environ: dict[str, str], job_id: str) -> Plan:
+    """A planned run whose steps took 7.5 s each."""
+    run = make_run(place, job_id)
+    append_run(run, environ)
+    request = Request(
+        script="train.py",
+        workload=run.workload,
+        partition="spot",
+        layout="allreduce",
+        nodes=NodeRange(low=2, high=2),
+        steps=100,
+        batch_per_worker=32,
+    )
+    decision = plan_request(
+        request,
+        load_site("private", {}),
+        load_coefficients(),
+        run_id=run.run_id,
+        run_dir=run.run_dir,
+    )
+    assert decision.chosen is not None
+    log_path = Path(run.run_dir) / "attempts/0/timings.h5"
+    log_path.parent.mkdir(parents=True)
+    with TimingLog.create(log_path, plan=decision.chosen, attempt=0) as log:
+        log.phase("start", 20.0, at_s=0.0)
+        for rank in range(2):
+            log.steps(rank, 1, [7.5] * 100, 64)
+    return decision.chosen
+
+
+def test_refit_learns_and_keeps_what_was(tmp_path: Path, environ: dict[str, str]) -> None:
+    measured_run(tmp_path, environ, "7")
+    home = tmp_path / "home"
+    said = sbtrainctl("refit", "--dry-run", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0, said.stderr
+    assert "nothing was written" in said.stdout
+    assert not (home / "coefficients.json").exists()
+
+    said = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+    first = json.loads(said.stdout)
+    assert first["generation"] == 1
+    assert first["written"] == str(home / "coefficients.json")
+    step = next(error for error in first["errors"] if error["term"] == "step")
+    assert step["after"] < 0.1 < step["before"]
+    assert stat.S_IMODE((home / "coefficients.json").stat().st_mode) == 0o600
+
+    measured_run(tmp_path, environ, "8")
+    text = sbtrainctl("refit", cwd=tmp_path, environ=environ).stdout
+    assert "2 timing logs; generation 2 written" in text
+    assert load_coefficients(home / "coefficients.json").generation == 2
+    assert load_coefficients(home / "coefficients.1.json").generation == 1
+
+
+def test_the_next_plan_uses_what_was_learnt(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = measured_run(tmp_path, environ, "7")
+    words = (
+        *("plan", "--site", "private", "--json", "--train-name", plan.workload),
+        *("--train-layout=allreduce", "--train-steps=100", "-p", plan.partition, "-N2"),
+        *("--train-batch", str(plan.batch_per_worker)),
+    )
+    before = json.loads(sbtrainctl(*words, cwd=tmp_path, environ=environ).stdout)["chosen"]
+    assert sbtrainctl("refit", cwd=tmp_path, environ=environ).returncode == 0
+    after = json.loads(sbtrainctl(*words, cwd=tmp_path, environ=environ).stdout)["chosen"]
+    assert (before["coefficients"], after["coefficients"]) == ("shipped", "generation 1")
+    assert (
+        abs(after["prediction"]["step_s"] - 7.5)
+        < 0.5
+        < abs(before["prediction"]["step_s"] - 7.5)
+    )
+
+
+def test_refit_passes_over_damaged_logs(tmp_path: Path, environ: dict[str, str]) -> None:
+    measured_run(tmp_path, environ, "7")
+    damaged = tmp_path / "digits-7/attempts/1/timings.h5"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"torn")
+    said = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0
+    assert [one["path"] for one in json.loads(said.stdout)["skipped"]] == [str(damaged)]
+    assert "warning: skipped" in said.stderr
+
+
+def test_refit_with_nothing_to_learn_from(tmp_path: Path, environ: dict[str, str]) -> None:
+    said = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert said.returncode == 4
+    assert "there is no timing log to learn from" in said.stderr
+
+
+def test_refit_refuses_damaged_coefficients(tmp_path: Path, environ: dict[str, str]) -> None:
+    measured_run(tmp_path, environ, "7")
+    (tmp_path / "home/coefficients.json").write_text("{}")
+    said = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert said.returncode == 5
+    assert "hint: move " in said.stderr
+
+
+# Plan and site
+
+
+def test_plan_takes_sbtrains_words(tmp_path: Path, environ: dict[str, str]) -> None:
+    (tmp_path / "t.sh").write_text("#!/bin/sh\n#SBTRAIN --train-steps=77\n#SBATCH -N3\n")
+    words = ("plan", "--json", "--site=private", "--train-layout", "allreduce", "t.sh", "x")
+    said = sbtrainctl(*words, cwd=tmp_path, environ=environ)
+    assert said.returncode == 0, said.stderr
+    chosen = json.loads(said.stdout)["chosen"]
+    assert (chosen["nodes"], chosen["steps"], chosen["script_args"]) == (3, 77, ["x"])
+    assert not (tmp_path / ".sbtrain").exists()
+
+
+def test_plan_without_a_script(tmp_path: Path, environ: dict[str, str]) -> None:
+    said = sbtrainctl("plan", "--site", "bluewaters", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0
+    assert "Chosen: " in said.stdout
+    assert (
+        "usage: sbtrainctl plan"
+        in sbtrainctl("plan", "--help", cwd=tmp_path, environ=environ).stdout
+    )
+
+
+def test_plan_says_why_nothing_fits(tmp_path: Path, environ: dict[str, str]) -> None:
+    words = ("plan", "--site=private", "--train-objective=deadline:1s", "--train-steps=9999")
+    said = sbtrainctl(*words, cwd=tmp_path, environ=environ)
+    assert said.returncode == 3
+    assert "No plan: no plan keeps the deadline" in said.stdout
+
+
+@pytest.mark.parametrize("name", ["generic", "private", "bluewaters"])
+def test_bundled_sites_are_right(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
+    said = sbtrainctl("site", "check", name, cwd=tmp_path, environ=environ)
+    assert (said.returncode, said.stderr) == (0, "")
+    shown = sbtrainctl("site", "show", name, cwd=tmp_path, environ=environ).stdout
+    assert shown.startswith(f"cluster {name} ")
+    assert max(map(len, shown.splitlines())) <= 140
+    data = json.loads(
+        sbtrainctl("site", "show", "--json", name, cwd=tmp_path, environ=environ).stdout
+    )
+    assert data["name"] == name
+
+
+def test_site_check_names_every_problem(tmp_path: Path, environ: dict[str, str]) -> None:
+    (tmp_path / "own.toml").write_text('name = "x"\nspeed = 3\n')
+    said = sbtrainctl("site", "check", "./own.toml", cwd=tmp_path, environ=environ)
+    assert said.returncode == 10
+    assert "own.toml:2: speed:" in said.stderr
+    words = ("site", "check", "./own.toml", "--json")
+    data = json.loads(sbtrainctl(*words, cwd=tmp_path, environ=environ).stdout)
+    assert len(data["problems"]) == len(said.stderr.splitlines()) > 1
+
+
+def test_help_of_each_command(tmp_path: Path, environ: dict[str, str]) -> None:
+    listed = sbtrainctl("--help", cwd=tmp_path, environ=environ).stdout
+    for name in ("plan", "status", "refit", "site", "cluster"):
+        assert f"    {name} " in listed
+        said = sbtrainctl(name, "--help", cwd=tmp_path, environ=environ)
+        assert said.stdout.startswith(f"usage: sbtrainctl {name} ")
+    assert sbtrainctl("--version", cwd=tmp_path, environ=environ).stdout.startswith("sbtrain ")
+    assert sbtrainctl(cwd=tmp_path, environ=environ).returncode == 2
+    assert sbtrainctl("stat", cwd=tmp_path, environ=environ).returncode == 2

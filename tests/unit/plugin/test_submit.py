@@ -1,0 +1,181 @@
+"""`sbtrain` where no Slurm exists: help, plans, job scripts, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import WITHOUT_SLURM, clean_environ, sbtrain
+from sbtrain_jobs.process import run_command
+
+SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
+HEAVY = (
+    *("numpy", "h5py", "sklearn", "scipy", "tensorflow", "mpi4py", "pyslurm", "asyncio"),
+    *("importlib.metadata", "horovod", "torch"),
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(tmp_path / "home"))
+
+
+def imported_by(*argv: str, cwd: Path, environ: dict[str, str]) -> set[str]:
+    """Modules that a call has imported at its end, those of a bare Python included."""
+    code = (
+        "import json, sys\n"
+        "from sbtrain.commands.submit import run\n"
+        "status = run(sys.argv[1:], __import__('os').environ)\n"
+        "sys.stderr.write('\\n' + json.dumps([status, sorted(sys.modules)]))\n"
+    )
+    result = run_command(
+        [sys.executable, "-c", code, *argv], cwd=cwd, env=environ, timeout_s=60
+    )
+    status, modules = json.loads(result.stderr.splitlines()[-1])
+    assert status == 0
+    return set(modules)
+
+
+def test_help_imports_nothing_heavy(place: Path, environ: dict[str, str]) -> None:
+    for words in (["--help"], ["-h"], ["-N2", "--help"], ["--usage"]):
+        modules = imported_by(*words, cwd=place, environ=environ)
+        assert modules & set(HEAVY) == set()
+    assert "argparse" not in modules
+
+
+def test_help_and_version(place: Path, environ: dict[str, str]) -> None:
+    said = sbtrain("--help", cwd=place, environ=environ)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("usage: sbtrain [sbatch options]")
+    assert len(said.stdout.splitlines()) <= 40
+    said = sbtrain("--version", cwd=place, environ=environ)
+    assert said.returncode == 0
+    assert said.stdout.startswith("sbtrain ")
+
+
+def test_a_plan_is_explained_from_the_site_file_alone(
+    place: Path, environ: dict[str, str]
+) -> None:
+    words = ("--train-explain", "--train-site=bluewaters", "--train-steps=100", "train.py")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    assert "cluster bluewaters" in said.stdout
+    assert "Chosen: " in said.stdout
+    assert not (place / ".sbtrain").exists()
+
+
+def test_explain_asks_for_no_extra(place: Path, environ: dict[str, str]) -> None:
+    words = ("--train-explain", "--train-steps=100", "train.py")
+    modules = imported_by(*words, cwd=place, environ=environ)
+    assert modules & set(HEAVY) <= {"numpy"}
+
+
+def test_a_dry_run_prints_the_job_script(place: Path, environ: dict[str, str]) -> None:
+    words = ("-N2", "--train-steps=100", "--train-dry-run", "train.py", "--lr", "0.1")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("#!/bin/bash\n")
+    assert f"exec {sys.executable} -P -m sbtrain.commands.batch " in said.stdout
+    assert "#SBATCH --requeue" in said.stdout
+    assert "--nodes" not in said.stdout  # the user's own -N2 stays on the command line
+    assert not (place / ".sbtrain").exists()
+
+
+def test_without_slurm_nothing_is_left_behind(place: Path, environ: dict[str, str]) -> None:
+    said = sbtrain("--train-steps=100", "train.py", cwd=place, environ=environ)
+    assert said.returncode == 12
+    assert said.stdout == ""
+    assert "error: cannot run sbatch: No such file or directory" in said.stderr
+    assert "hint: " in said.stderr
+    assert list((place / ".sbtrain/runs").iterdir()) == []
+    assert not (place / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "message"),
+    [
+        (["no.py"], 1, r"cannot read the script \S*/no.py: No such file"),
+        (["--train-data=no.h5", "train.py"], 2, "cannot read"),
+        (["--train-site=nowhere", "train.py"], 10, "there is no site named 'nowhere'"),
+        (["--train-site=./no.toml", "train.py"], 10, "cannot read the site file"),
+        (["--train-layout=ring", "train.py"], 2, "--train-layout does not take 'ring'"),
+        (["--train-step=5", "train.py"], 2, "unknown option --train-step"),
+        (["--train-epochs=3", "train.py"], 3, "the number of samples"),
+        (["-p", "nope", "train.py"], 2, "has no partition 'nope'"),
+        (["--mem"], 255, "option --mem requires an argument"),
+        (["-N1", ":", "-N2", "train.py"], 2, "heterogeneous"),
+        (["--wrap=ls", "train.py"], 2, "not permitted with --wrap"),
+        (["-N", "999999", "train.py"], 3, "999999 nodes at least|999,999 nodes"),
+    ],
+)
+def test_a_mistake_is_one_line_a_hint_and_its_status(
+    words: list[str], exit_code: int, message: str, place: Path, environ: dict[str, str]
+) -> None:
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == exit_code, said.stderr
+    assert said.stdout == ""
+    happened, hint = said.stderr.splitlines()
+    assert happened.startswith("error: ")
+    assert re.search(message, happened)
+    assert hint.startswith("hint: ")
+
+
+def test_a_site_file_with_an_unknown_key(place: Path, environ: dict[str, str]) -> None:
+    (place / "own.toml").write_text('name = "x"\nspeed = 3\n')
+    said = sbtrain("--train-site=./own.toml", "train.py", cwd=place, environ=environ)
+    assert said.returncode == 10
+    assert "own.toml:2: speed: " in said.stderr
+
+
+def test_a_wrong_directive_is_shown(place: Path, environ: dict[str, str]) -> None:
+    (place / "train.py").write_text("#!/usr/bin/env python3\n#SBATCH --comment=a b\n")
+    said = sbtrain("train.py", cwd=place, environ=environ)
+    assert said.returncode == 255
+    happened, line, caret, hint = said.stderr.splitlines()
+    assert happened == "error: train.py:2: Invalid directive found in batch script: b"
+    assert line[caret.index("^")] == "b"
+    assert hint.startswith("hint: quote")
+
+
+def test_dropped_directives_are_told_and_may_be_refused(
+    place: Path, environ: dict[str, str]
+) -> None:
+    text = '#!/usr/bin/env python3\n"""Trains."""\n#SBATCH -N2\n#SBTRAIN --train-steps=9\n'
+    (place / "train.py").write_text(text)
+    words = ["--train-dry-run", "--train-steps=5", "train.py"]
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 0
+    assert "warning: train.py:3: ignored by sbatch, because line 2 is a command" in said.stderr
+    assert "#SBATCH -N2" not in said.stdout
+    said = sbtrain("--train-strict", *words, cwd=place, environ=environ)
+    assert said.returncode == 2
+    assert "2 directives of train.py are ignored" in said.stderr
+
+
+def test_a_script_from_standard_input(place: Path, environ: dict[str, str]) -> None:
+    words = ("--train-dry-run", "--train-steps=5")
+    said = sbtrain(*words, cwd=place, environ=environ, stdin="#!/bin/sh\n#SBATCH -t 5\n")
+    assert said.returncode == 0, said.stderr
+    assert "#SBATCH -t 5\n" in said.stdout
+    assert "--job-name=sbatch\n" in said.stdout
+    said = sbtrain(*words, cwd=place, environ=environ, stdin="")
+    assert said.returncode == 1
+    assert "the script is empty: standard input" in said.stderr
+
+
+def test_a_run_folder_that_cannot_be_written(place: Path, environ: dict[str, str]) -> None:
+    (place / "file").write_text("")
+    environ = {**environ, "SBTRAIN_RUNS": str(place / "file/runs")}
+    said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
+    assert said.returncode == 16
+    assert "cannot write the run folder" in said.stderr
