@@ -142,6 +142,21 @@ def test_the_jobs_environment_is_the_users_own(tmp_path: Path) -> None:
         client.jobs()
 
 
+def test_a_refused_search_is_not_taken_for_no_jobs(tmp_path: Path) -> None:
+    client = client_over(
+        tmp_path,
+        scontrol="echo slurm 22.05.8",
+        squeue="echo 'slurm_load_jobs error: Access denied' >&2; exit 1",
+        sacct="echo 'sacct: error: Access denied' >&2; exit 1",
+    )
+    with pytest.raises(SlurmRejectedError, match="Access denied"):
+        client.jobs_by_id(["12"])
+    with pytest.raises(SlurmRejectedError, match="Access denied"):
+        client.history(["12"])
+    assert client.history([]) == ()
+    assert client.jobs_by_id([]) == ()
+
+
 class TestForms:
     OLD = "echo slurm 22.05.8"
     NEW = "echo slurm 24.11.5"
