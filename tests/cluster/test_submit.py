@@ -1,0 +1,251 @@
+"""`sbtrain` in front of the real sbatch: what it prints, what it leaves, what then runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commands import clean_environ, sbtrain, sbtrainctl
+from sbtrain.slurm.client import JobInfo
+from sbtrain.slurm.commands import CommandsClient
+from sbtrain.slurm.token import split_comment
+from sbtrain_jobs.process import end_session, run_command, start_process
+
+pytestmark = pytest.mark.slurm
+
+SLEEPS = "#!/bin/sh\nsleep 600\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "train.sh").write_text(SLEEPS)
+    return tmp_path
+
+
+@pytest.fixture
+def environ(slurm_environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    return clean_environ(**{**slurm_environment, "SBTRAIN_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def slurm(environ: dict[str, str]) -> Iterator[CommandsClient]:
+    """A client; the jobs that the test submitted are ended after it."""
+    client = CommandsClient(environ=environ)
+    before = {job.number for job in client.jobs()}
+    yield client
+    for job in client.jobs():
+        if job.number not in before and not job.over:
+            client.cancel(job.submission_id)
+
+
+def the_job(slurm: CommandsClient, job_id: str) -> JobInfo:
+    (job,) = slurm.jobs_by_id([job_id])
+    return job
+
+
+def run_folder(place: Path) -> Path:
+    (folder,) = (place / ".sbtrain/runs").iterdir()
+    return folder
+
+
+def own_jobs(slurm: CommandsClient) -> set[int]:
+    return {job.number for job in slurm.jobs()}
+
+
+def test_stdout_is_sbatchs_and_all_else_is_on_stderr(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    words = ("-N2", "-p", "standard", "--comment", "my own", "--train-steps=5", "train.sh")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    found = re.fullmatch(r"Submitted batch job (\d+)\n", said.stdout)
+    assert found
+    folder = run_folder(place)
+    assert f"run folder {folder}" in said.stderr
+    job = the_job(slurm, found[1])
+    assert job.name == "train.sh"
+    assert job.requeue is False
+    assert split_comment(job.comment) == ("my own", folder.name)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert (modes["plan.json"], modes["job.sh"], modes["script"]) == (0o600, 0o600, 0o700)
+    runs = [json.loads(line) for line in (place / "home/runs.jsonl").read_text().splitlines()]
+    assert [(run["run_id"], run["job_id"]) for run in runs] == [(folder.name, found[1])]
+
+
+def test_parsable_and_quiet(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    words = ("-N1", "-p", "standard", "--train-steps=5", "--hold")
+    said = sbtrain("--parsable", *words, "train.sh", cwd=place, environ=environ)
+    assert re.fullmatch(r"\d+\n", said.stdout)
+    assert the_job(slurm, said.stdout.strip()).reason == "JobHeldUser"
+    before = own_jobs(slurm)
+    said = sbtrain("-Q", *words, "train.sh", cwd=place, environ=environ)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert len(own_jobs(slurm) - before) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--no-such-option",),
+        ("--nodelist=nowhere",),
+        ("--mem=much",),
+        ("--dependency=afterok:none",),
+    ],
+)
+def test_a_refusal_is_sbatchs_own(
+    words: tuple[str, ...], place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    own = run_command(
+        ["sbatch", *words, "train.sh"], cwd=place, env=environ, timeout_s=30, check="keep"
+    )
+    assert own.returncode != 0
+    before = own_jobs(slurm)
+    ours = ("-N1", "-p", "standard", "--train-steps=5")
+    said = sbtrain(*ours, *words, "train.sh", cwd=place, environ=environ)
+    assert (said.returncode, said.stdout) == (own.returncode, "")
+    assert own.stderr.splitlines()[0] in said.stderr
+    assert list((place / ".sbtrain/runs").iterdir()) == []
+    assert not (place / "home").exists()
+    assert own_jobs(slurm) == before
+
+
+def test_directives_and_environment_reach_the_job(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    (place / "train.sh").write_text(
+        '#!/bin/sh\n#SBATCH --job-name="a b" -t 7\n#SBATCH -p standard --hold\n'
+        "#SBTRAIN --train-steps=5\n" + "sleep 600\n"
+    )
+    environ = {**environ, "SBATCH_TIMELIMIT": "9"}
+    said = sbtrain("--parsable", "-N", "1-2", "train.sh", cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    job = the_job(slurm, said.stdout.strip())
+    assert (job.name, job.partition, job.time_limit_s) == ("a b", "standard", 540)
+    plan = json.loads((run_folder(place) / "plan.json").read_text())
+    assert job.node_count == plan["nodes"]
+
+
+def test_only_asking_submits_nothing(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    before = own_jobs(slurm)
+    words = ("--test-only", "-N1", "-p", "standard", "--train-steps=5", "train.sh")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert (said.returncode, said.stdout) == (0, "")
+    assert "the job would start at " in said.stderr
+    assert not (place / ".sbtrain").exists()
+    assert not (place / "home").exists()
+    assert own_jobs(slurm) == before
+
+
+def test_waiting_ends_as_the_job_and_the_copy_is_what_runs(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    (place / "beside.py").write_text("STATUS = 7\n")
+    (place / "train.py").write_text(
+        "import os, sys\nfrom beside import STATUS\n"
+        "print('folder', os.environ['SBTRAIN_SCRIPT_DIR'])\n"
+        "print('ran', os.path.realpath(__file__), *sys.argv[1:])\n"
+        "sys.exit(STATUS)\n"
+    )
+    words = ("--wait", "-N1", "-p", "standard", "--train-steps=5", "train.py", "--lr", "0.1 0")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    job_id = said.stdout.split()[-1]
+    output = (place / f"slurm-{job_id}.out").read_text()
+    assert said.returncode == 7, said.stderr + output
+    assert f"folder {place}\n" in output
+    assert f"ran {run_folder(place)}/script/train.py --lr 0.1 0\n" in output
+    assert the_job(slurm, job_id).exit_code == 7
+    status = sbtrainctl("status", job_id, "--json", cwd=place, environ=environ)
+    (run,) = json.loads(status.stdout)
+    assert (run["state"], run["attempts"][0]["exit_code"]) == ("failed", 7)
+
+
+def test_wrap_and_standard_input(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    words = ("-W", "-N1", "-p", "standard", "--train-steps=5", "-o", "out.%j")
+    said = sbtrain(*words, "--wrap", "echo a $SBTRAIN_ROLE", cwd=place, environ=environ)
+    job_id = said.stdout.split()[-1]
+    assert said.returncode == 0, said.stderr
+    assert "a worker\n" in (place / f"out.{job_id}").read_text()
+    assert the_job(slurm, job_id).name == "wrap"
+    said = sbtrain(*words, cwd=place, environ=environ, stdin="#!/bin/sh\necho b $0\n")
+    job_id = said.stdout.split()[-1]
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"^b /\S+/script/sbatch$", (place / f"out.{job_id}").read_text(), re.M)
+
+
+def test_tasks_of_an_array_share_nothing(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    (place / "train.sh").write_text("#!/bin/sh\nexit $SLURM_ARRAY_TASK_ID\n")
+    words = ("--wait", "--array=0,4", "-N1", "-p", "standard", "--train-steps=5", "train.sh")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 4, said.stderr
+    rows = json.loads(sbtrainctl("status", "--json", cwd=place, environ=environ).stdout)
+    job_id = said.stdout.split()[-1]
+    assert [(row["job_id"], row["state"]) for row in rows] == [
+        (f"{job_id}_0", "completed"),
+        (f"{job_id}_4", "failed"),
+    ]
+    assert len({row["run_dir"] for row in rows}) == 2
+
+
+def test_an_interrupt_leaves_no_half_submission(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    """sbatch has handed the job over and not yet said so: the job is ended again."""
+    slow = place / "bin/sbatch"
+    slow.parent.mkdir()
+    real = run_command(["which", "sbatch"], env=environ, timeout_s=10).stdout.strip()
+    slow.write_text(f'#!/bin/sh\n"{real}" "$@"\nsleep 60\n')
+    slow.chmod(0o700)
+    before = own_jobs(slurm)
+    process = start_process(
+        [
+            *(sys.executable, "-m", "sbtrain.commands.submit"),
+            *("-N1", "-p", "standard", "--train-steps=5", "train.sh"),
+        ],
+        cwd=place,
+        env={**environ, "PATH": f"{slow.parent}:{environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not own_jobs(slurm) - before:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        end_session(process)
+    assert (process.returncode, out) == (130, b"")
+    assert b"interrupted; nothing was submitted" in err
+    (number,) = own_jobs(slurm) - before
+    assert the_job(slurm, str(number)).over
+    assert list((place / ".sbtrain/runs").iterdir()) == []
+    assert not (place / "home").exists()
+
+
+def test_inside_a_job_it_warns(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    words = ("--hold", "-N1", "-p", "standard", "--train-steps=5", "train.sh")
+    said = sbtrain(*words, cwd=place, environ={**environ, "SLURM_JOB_ID": "12"})
+    assert said.returncode == 0
+    assert "warning: this is inside job 12" in said.stderr
