@@ -21,7 +21,7 @@ needs_sbatch = pytest.mark.skipif(
     shutil.which("sbatch") is None, reason="sbatch is not installed"
 )
 
-_CONF = """\
+CONF_WITHOUT_SLURMCTLD = """\
 ClusterName=nowhere
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=1
@@ -29,6 +29,7 @@ NodeName=a CPUs=1
 PartitionName=p Nodes=a
 AuthType=auth/none
 CredType=cred/none
+MessageTimeout=2
 """
 _REFUSALS = (
     "Invalid directive found",
@@ -54,7 +55,7 @@ class Understood:
 
 def sbatch_reads(words: list[str], *, cwd: Path, stdin: bytes = b"") -> Understood:
     conf = cwd / ".slurm.conf"
-    conf.write_text(_CONF)
+    conf.write_text(CONF_WITHOUT_SLURMCTLD)
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("SBATCH_", "SLURM_"))}
     process = start_process(
         ["sbatch", "-v", *words],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrain
+from sbatch_reader import CONF_WITHOUT_SLURMCTLD, needs_sbatch
 from sbtrain_jobs.process import run_command
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
@@ -96,6 +98,21 @@ def test_without_slurm_nothing_is_left_behind(place: Path, environ: dict[str, st
     assert said.returncode == 12
     assert said.stdout == ""
     assert "error: cannot run sbatch: No such file or directory" in said.stderr
+    assert "hint: " in said.stderr
+    assert list((place / ".sbtrain/runs").iterdir()) == []
+    assert not (place / "home").exists()
+
+
+@needs_sbatch
+def test_with_slurmctld_away_nothing_is_left_behind(
+    place: Path, environ: dict[str, str]
+) -> None:
+    (place / "slurm.conf").write_text(CONF_WITHOUT_SLURMCTLD)
+    away = {"PATH": os.environ["PATH"], "SLURM_CONF": str(place / "slurm.conf")}
+    words = ("--train-site=generic", "--train-steps=100", "train.py")
+    said = sbtrain(*words, cwd=place, environ={**environ, **away})
+    assert (said.returncode, said.stdout) == (14, "")
+    assert "error: Slurm does not answer sbatch" in said.stderr
     assert "hint: " in said.stderr
     assert list((place / ".sbtrain/runs").iterdir()) == []
     assert not (place / "home").exists()
