@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import stat
@@ -13,53 +12,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from sbtrain.cluster import Cluster, crash_node, down, ports, start_node, status, up
-from sbtrain.cluster.daemons import Daemons
+from clusters import assert_every_node_works, daemons_of, kill, kin_of, slurm, until
+from sbtrain.cluster import Cluster, down, ports, status, up
 from sbtrain.cluster.errors import ClusterStartError, SlurmNotInstalledError
-from sbtrain.cluster.folder import ClusterFolder, Record
-from sbtrain.cluster.processes import Identity, identify, is_running, relatives
+from sbtrain.cluster.processes import is_running
 from sbtrain_jobs.process import CommandResult, run_command
 
 pytestmark = pytest.mark.slurm
-
-
-def slurm(cluster: Cluster, *argv: str, timeout_s: float = 60) -> str:
-    environment = {**os.environ, **cluster.environment}
-    return run_command(argv, timeout_s=timeout_s, env=environment).stdout.strip()
-
-
-def until(what: str, holds: Callable[[], bool], *, seconds: float) -> float:
-    begin = time.monotonic()
-    while not holds():
-        if time.monotonic() - begin > seconds:
-            pytest.fail(f"not within {seconds:g} s: {what}")
-        time.sleep(0.05)
-    return time.monotonic() - begin
-
-
-def assert_every_node_works(cluster: Cluster) -> None:
-    said = slurm(cluster, "srun", "-p", "spot", "-N8", "printenv", "SLURMD_NODENAME")
-    assert sorted(said.split()) == ["c1", "c2", "c3", "c4", "g1", "g2", "g3", "g4"]
-
-
-def daemons_of(cluster: Cluster) -> dict[str, Identity]:
-    return Daemons.of(ClusterFolder.at(cluster.folder)).running()
-
-
-def kin_of(record: Record, folder: Path) -> list[str]:
-    found = relatives(cluster_id=record.cluster_id, conf=record.conf, log=folder / "log")
-    return [f"{one.program} {one.identity.pid}" for one in found]
-
-
-def kill(identity: Identity) -> None:
-    os.kill(identity.pid, signal.SIGKILL)
-    until("killed", lambda: not is_running(identity), seconds=5)
 
 
 @pytest.fixture
@@ -333,114 +298,6 @@ def test_accounting(tmp_path: Path) -> None:
     finally:
         down(folder)
     assert kin_of(cluster.record, folder) == []
-
-
-# ---- down
-
-
-def test_down_ends_jobs_with_what_they_left_behind(private_slurm: Cluster) -> None:
-    script = "setsid sleep 301 & srun sleep 302"
-    slurm(private_slurm, "sbatch", "-N3", "-o", "/dev/null", "--wrap", script)
-    until(
-        "the job's processes run",
-        lambda: (
-            len(
-                [
-                    one
-                    for one in kin_of(private_slurm.record, private_slurm.folder)
-                    if "sleep" in one
-                ]
-            )
-            == 4
-        ),
-        seconds=15,
-    )
-    down(private_slurm.folder)
-    assert kin_of(private_slurm.record, private_slurm.folder) == []
-    again = up(private_slurm.folder)
-    until(
-        "the job runs again",
-        lambda: slurm(again, "squeue", "-h", "-o", "%T") == "RUNNING",
-        seconds=30,
-    )
-
-
-def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: Cluster) -> None:
-    environment = {**os.environ, **private_slurm.environment}
-    shell = subprocess.Popen(["sleep", "303"], env=environment)
-    try:
-        down(private_slurm.folder)
-        assert shell.poll() is None
-    finally:
-        shell.kill()
-        shell.wait()
-
-
-def test_down_finds_daemons_whose_folder_was_removed(private_slurm: Cluster) -> None:
-    before = daemons_of(private_slurm)
-    shutil.rmtree(private_slurm.folder)
-    down(private_slurm.folder)
-    assert not any(is_running(one) for one in before.values())
-
-
-# ---- nodes
-
-
-def test_a_crashed_node_comes_back(private_slurm: Cluster) -> None:
-    folder = private_slurm.folder
-    job = ("sbatch", "-w", "c3,c4", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 304")
-    slurm(private_slurm, *job)
-    until(
-        "the step runs on both nodes",
-        lambda: (
-            len([one for one in kin_of(private_slurm.record, folder) if "sleep" in one]) == 2
-        ),
-        seconds=15,
-    )
-    killed = crash_node(folder, "c4")
-    assert len(killed) == 3  # slurmd, slurmstepd, sleep
-    assert all(identify(pid) is None for pid in killed)
-    assert len([one for one in kin_of(private_slurm.record, folder) if "sleep" in one]) == 1
-    assert "slurmd.c4" not in daemons_of(private_slurm)
-    assert len(daemons_of(private_slurm)) == 9
-    assert start_node(folder, "c4").answers
-    said = slurm(private_slurm, "srun", "-w", "c4", "printenv", "SLURMD_NODENAME")
-    assert said == "c4"
-
-
-@pytest.mark.slow
-def test_slurmctld_notices_a_crashed_node(private_slurm: Cluster) -> None:
-    slurm(private_slurm, "sbatch", "-w", "c2", "-o", "/dev/null", "--wrap", "sleep 305")
-    until(
-        "the job runs",
-        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "RUNNING",
-        seconds=15,
-    )
-    crash_node(private_slurm.folder, "c2")
-    until(
-        "the job left the dead node",
-        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "PENDING",
-        seconds=60,
-    )
-    assert start_node(private_slurm.folder, "c2").answers
-    until(
-        "the job runs again",
-        lambda: slurm(private_slurm, "squeue", "-h", "-o", "%T") == "RUNNING",
-        seconds=60,
-    )
-
-
-def test_requeued_jobs_restart_in_seconds(slurm_cluster: Cluster) -> None:
-    job = slurm(slurm_cluster, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 306")
-
-    def state() -> str:
-        return slurm(slurm_cluster, "squeue", "-h", "-j", job, "-o", "%T")
-
-    until("runs", lambda: state() == "RUNNING", seconds=15)
-    slurm(slurm_cluster, "scontrol", "requeue", job)
-    until("waits", lambda: state() == "PENDING", seconds=15)
-    assert until("runs again", lambda: state() == "RUNNING", seconds=30) < 15
-    slurm(slurm_cluster, "scancel", job)
 
 
 # ---- the command

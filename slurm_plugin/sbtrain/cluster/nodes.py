@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from sbtrain.cluster.daemons import (
@@ -19,12 +21,14 @@ from sbtrain.cluster.daemons import (
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import ClusterFolder, Record
 from sbtrain.cluster.ports import listening
-from sbtrain.cluster.processes import SILENCE_S, end, relatives
+from sbtrain.cluster.processes import end, relatives
 from sbtrain.cluster.programs import Programs, find_programs
+from sbtrain.cluster.waiting import Wait
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.process import run_command
 
 _POLL_S = 0.05
+_ANSWER_S = 5.0  # a client of a dead slurmctld would hang for minutes
 _SILENT = ("*", "down", "unknown", "inval", "fail")
 
 
@@ -41,13 +45,11 @@ class NodeState:
         return not any(word in self.state for word in _SILENT)
 
 
-def node_states(
-    record: Record, programs: Programs, *, timeout_s: float = 5.0
-) -> tuple[NodeState, ...]:
+def node_states(record: Record, programs: Programs) -> tuple[NodeState, ...]:
     """Raises CommandError when slurmctld does not answer."""
     said = run_command(
         [programs.paths["sinfo"], "-h", "-N", "-o", "%N|%T|%E"],
-        timeout_s=timeout_s,
+        timeout_s=_ANSWER_S,
         env=daemon_environment(record, programs),
     ).stdout
     found: dict[str, NodeState] = {}
@@ -74,8 +76,7 @@ def wait_for_nodes(
     """
     wanted = {slurmd_name(node): port for node, port in record.ports.nodes.items()}
     last = "no answer from slurmctld"
-    begin = time.monotonic()
-    told = False
+    wait = Wait(lambda: progress("waiting for the nodes to answer"))
     while True:
         running = daemons.running()
         for name in ("munged", "slurmctld", *wanted):
@@ -98,11 +99,8 @@ def wait_for_nodes(
                 f"the nodes are not ready: {', '.join(deaf) or last}",
                 hint=f"see the logs in {daemons.folder.log}",
             )
-        waited_s = time.monotonic() - begin
-        if waited_s > SILENCE_S and not told:
-            progress("waiting for the nodes to answer")
-            told = True
-        time.sleep(_POLL_S if waited_s < 1 else 4 * _POLL_S)
+        wait.look()
+        time.sleep(_POLL_S if wait.seconds < 1 else 4 * _POLL_S)
 
 
 def crash_node(folder: Path, name: str) -> tuple[int, ...]:
@@ -135,7 +133,7 @@ def crash_node(folder: Path, name: str) -> tuple[int, ...]:
 
 
 def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState:
-    """Start the slurmd of a crashed node and wait until slurmctld has heard from it.
+    """Start the slurmd of a crashed node and wait until it has registered with slurmctld.
 
     Raises:
         ClusterError: there is no such cluster or node, or it did not come back in time.
@@ -144,24 +142,44 @@ def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState
     programs = find_programs(os.environ, accounting=False)
     deadline = time.monotonic() + timeout_s
     daemon = slurmd_name(name)
+    started_at_s = 0
     with place.locked():
         daemons = Daemons.of(place)
         if daemon not in daemons.running():
+            started_at_s = int(time.time())
             argv = slurmd_argv(record, programs, name)
             daemons.start(daemon, argv, daemon_environment(record, programs))
     while True:
         if daemon not in daemons.running():
             raise daemons.failure(daemon)
-        if record.ports.nodes[name] in listening():
-            states = {one.name: one for one in node_states(record, programs)}
-            if name in states and states[name].answers:
-                return states[name]
+        with suppress(CommandError):
+            if _registered_at_s(record, programs, name) >= started_at_s:
+                states = {one.name: one for one in node_states(record, programs)}
+                if states[name].answers:
+                    return states[name]
         if time.monotonic() > deadline:
             raise ClusterStartError(
                 f"node {name} did not come back within {timeout_s:g} s",
                 hint=f"see {place.log}/{daemon}.log",
             )
         time.sleep(_POLL_S)
+
+
+def _registered_at_s(record: Record, programs: Programs, name: str) -> float:
+    """When the slurmd that last registered as this node had started; 0 for never.
+
+    slurmctld goes on showing a node that crashed as it was, so its state does not tell.
+    """
+    said = run_command(
+        [programs.paths["scontrol"], "-o", "show", "node", name],
+        timeout_s=_ANSWER_S,
+        env=daemon_environment(record, programs),
+    ).stdout
+    fields = dict(item.partition("=")[::2] for item in said.split())
+    try:
+        return datetime.fromisoformat(fields["SlurmdStartTime"]).timestamp()
+    except (KeyError, ValueError):
+        return 0
 
 
 def _cluster_with(folder: Path, name: str) -> tuple[ClusterFolder, Record]:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain.cluster.waiting import Wait
+
 MARK = "SBTRAIN_CLUSTER"  # in the environment of every daemon that we start: the cluster's id
 
 _DAEMONS = (
@@ -23,7 +25,6 @@ _DAEMONS = (
     "slurmdbd",
     "mariadbd",
 )
-SILENCE_S = 2.0  # what takes longer says so
 _POLL_S = 0.02
 _KILL_S = 5.0
 
@@ -237,16 +238,12 @@ def _wait_gone(
     slow: Callable[[], None],
 ) -> list[Identity]:
     """Those still running after at most that many seconds."""
-    begin = time.monotonic()
     left = identities
-    told = False
+    wait = Wait(slow)
     while True:
         reap()
         left = [one for one in left if is_running(one)]
-        waited_s = time.monotonic() - begin
-        if not left or waited_s > seconds:
+        if not left or wait.seconds > seconds:
             return left
-        if waited_s > SILENCE_S and not told:
-            slow()
-            told = True
+        wait.look()
         time.sleep(_POLL_S)

@@ -50,8 +50,9 @@ from sbtrain.cluster.errors import ClusterError, ClusterStartError
 from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
 from sbtrain.cluster.nodes import NodeState, wait_for_nodes
 from sbtrain.cluster.ports import address_of, free_ports, listening
-from sbtrain.cluster.processes import SILENCE_S, Relative, end, relatives, send
+from sbtrain.cluster.processes import Relative, end, relatives, send
 from sbtrain.cluster.programs import Programs
+from sbtrain.cluster.waiting import Wait
 from sbtrain_staging.publish import publish_bytes
 
 _PORT_TRIES = 5
@@ -250,7 +251,9 @@ class _Attempt:
         folder, record, programs = self.daemons.folder, self.record, self.programs
         if not database_is_installed(folder):
             self.progress("setting up the accounting database (once)")
+            begin = time.monotonic()
             install_database(folder, record, programs)
+            self.deadline += time.monotonic() - begin
         publish_bytes(folder.etc / "database.sql", database_sql().encode())
         self._start("mariadbd", mariadbd_argv(record, programs))
         self._wait("mariadbd", lambda: _accepts(database_socket(record)))
@@ -268,8 +271,7 @@ class _Attempt:
             self.started.append(name)
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
-        begin = time.monotonic()
-        told = False
+        wait = Wait(lambda: self.progress(f"waiting for {name}"))
         while not ready():
             if name not in self.daemons.running():
                 raise self.daemons.failure(name)
@@ -278,9 +280,7 @@ class _Attempt:
                     f"{name} does not answer",
                     hint=f"see the logs in {self.daemons.folder.log}",
                 )
-            if not told and time.monotonic() > begin + SILENCE_S:
-                self.progress(f"waiting for {name}")
-                told = True
+            wait.look()
             time.sleep(_POLL_S)
 
 

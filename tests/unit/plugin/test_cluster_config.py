@@ -6,27 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sbtrain.cluster.config import communication, configuration, gres_conf, node_names
-from sbtrain.cluster.folder import Ports, Record
-
-NODES = node_names(2)
-RECORD = Record(
-    version=1,
-    cluster_id="0" * 32,
-    created="2026-01-01T00:00:00+00:00",
-    slurm_version="22.05.8",
-    host="laptop",
-    host_address="127.0.0.1",
-    user="ada",
-    root="/home/ada/c",
-    conf="/home/ada/c/etc/slurm.conf",
-    nodes_per_kind=2,
-    accounting=False,
-    nodes=NODES,
-    ports=Ports(
-        slurmctld=11000, slurmdbd=11001, nodes={n: 11002 + i for i, n in enumerate(NODES)}
-    ),
-)
+from clusters import RECORD
+from sbtrain.cluster.config import communication, configuration, gres_conf
+from sbtrain.cluster.folder import Record
 
 
 def settings(record: Record) -> dict[str, str]:

@@ -8,24 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from clusters import RECORD
 from sbtrain.cluster.errors import ClusterError
-from sbtrain.cluster.folder import ClusterFolder, Ports, Record, remove_root, usable_root
-
-RECORD = Record(
-    version=1,
-    cluster_id="0" * 32,
-    created="2026-01-01T00:00:00+00:00",
-    slurm_version="22.05.8",
-    host="laptop",
-    host_address="127.0.0.1",
-    user="ada",
-    root="/c",
-    conf="/c/etc/slurm.conf",
-    nodes_per_kind=1,
-    accounting=False,
-    nodes=("c1", "g1"),
-    ports=Ports(slurmctld=1, slurmdbd=2, nodes={"c1": 3, "g1": 4}),
-)
+from sbtrain.cluster.folder import ClusterFolder, remove_root, usable_root
 
 
 def test_the_record_comes_back(tmp_path: Path) -> None:

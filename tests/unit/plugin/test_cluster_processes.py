@@ -3,6 +3,7 @@ processes are real ones, named like daemons where that matters."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -82,6 +83,22 @@ def test_never_signals_a_process_that_only_shares_the_pid(spawn: Spawn) -> None:
     earlier = replace(identity, start_ticks=identity.start_ticks - 1)
     send(earlier, signal.SIGKILL)
     end([earlier], grace_s=0)
+    assert process.poll() is None
+    send(identity, signal.SIGKILL)
+    assert process.wait(5) == -signal.SIGKILL
+
+
+def test_a_kernel_without_pidfds_does_not_save_a_process(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(pid: int, flags: int = 0) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    process = spawn("sleep", "60")
+    identity = identify(process.pid)
+    assert identity is not None
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    send(replace(identity, start_ticks=identity.start_ticks - 1), signal.SIGKILL)
     assert process.poll() is None
     send(identity, signal.SIGKILL)
     assert process.wait(5) == -signal.SIGKILL
