@@ -62,12 +62,18 @@ class Aftermath:
             verdict = judge(self._facts(outcome))
             if verdict.action == "wait":  # still nothing: then it is ours to act
                 verdict = self._without_slurm(outcome)
-        if verdict.action == "requeue" and not self._may_requeue(outcome):
-            outcome = replace(outcome, cause="cancelled", noticed=True)
-            verdict = judge(self._facts(outcome))
+        if verdict.action == "requeue":
+            outcome = self._asked_once_more(outcome)
+            verdict = self._final(outcome, verdict)
+        if verdict.cause in ("requeued", "none") and (named := named_cause(outcome)):
+            verdict = replace(verdict, cause=named)  # Slurm has forgotten why
         if verdict.action == "requeue":
             return self._requeue(verdict)
         return self._end(verdict, outcome)
+
+    def _final(self, outcome: Outcome, before: Verdict) -> Verdict:
+        found = judge(self._facts(outcome))
+        return before if found.action == "wait" else found
 
     def _facts(self, outcome: Outcome) -> Facts:
         failure = outcome.failure
@@ -111,12 +117,14 @@ class Aftermath:
         self._say(f"the state is saved; requeue it: scontrol requeue {self._place.job_id}")
         return verdict.exit_code
 
-    def _may_requeue(self, outcome: Outcome) -> bool:
-        """Slurm would requeue even a cancelled job, so it is asked once more, just before."""
+    def _asked_once_more(self, outcome: Outcome) -> Outcome:
+        """Slurm would requeue even a cancelled job, so it is asked again, just before."""
         found = end_cause_within(self._control, self._place.job_id)
-        if found.cause == "unknown" and outcome.cause != "unknown":
-            self._say(f"warning: {found.problem or 'Slurm does not say why the job ends'}")
-        return found.cause != "cancelled"
+        if found.cause in ("none", "unknown"):
+            if found.problem:
+                self._say(f"warning: {found.problem}")
+            return outcome
+        return replace(outcome, cause=found.cause, noticed=True)
 
     # -- waiting for Slurm -------------------------------------------------------------
 
@@ -133,17 +141,18 @@ class Aftermath:
             quiet=True,
         )
         end_s = time.monotonic() + PROBE_WITHIN_S
-        noticed, returncode = outcome.noticed, -1
-        while (left_s := end_s - time.monotonic()) > 0 and returncode == -1 and not noticed:
+        returncode = -1
+        while (left_s := end_s - time.monotonic()) > 0 and returncode == -1:
             match self._next(left_s):
-                case StepEnded(name="probe", returncode=returncode):
-                    break
+                case StepEnded(name="probe", returncode=code):
+                    returncode = code
                 case signal.Signals():
-                    noticed = True
+                    outcome = replace(outcome, noticed=True)
+                    break
         if returncode == -1:
             step.kill()
         if returncode != 0:
-            return replace(outcome, noticed=noticed)
+            return outcome
         failure = Failure(
             code=LaunchError.exit_code,
             words=f"the agent on node {node} ended without a word, though the node is well",
@@ -167,7 +176,7 @@ class Aftermath:
             match self._next(0.2):
                 case CauseFound(cause=cause) if cause not in ("none", "unknown"):
                     return replace(outcome, cause=cause)
-                case CauseFound(cause="none") if outcome.noticed:
+                case CauseFound(cause="none") if outcome.noticed and not outcome.lost_nodes:
                     return replace(outcome, cause="none")
                 case signal.Signals():
                     outcome = replace(outcome, noticed=True)
@@ -190,3 +199,10 @@ class Aftermath:
             cause=cause,
             words="Slurm did not say what becomes of the job; it is not requeued",
         )
+
+
+def named_cause(outcome: Outcome) -> str:
+    """What is known of the cause beside Slurm's last word."""
+    if outcome.first_cause not in ("none", "unknown", "requeued"):
+        return outcome.first_cause
+    return "node-fail" if outcome.lost_nodes else ""

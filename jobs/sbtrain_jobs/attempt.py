@@ -91,6 +91,7 @@ class Attempt:
         self._stop = stop.StopState()
         self._step: SlurmStep | None = None
         self._cause: EndCause = "none"
+        self._first_cause: EndCause = "none"
         self._noticed_s: float | None = None
         self._notice_detail = ""
         self._notice_written = False
@@ -256,6 +257,8 @@ class Attempt:
         known = found.cause not in ("none", "unknown")
         if self._cause != "cancelled" and (known or self._cause in ("none", "unknown")):
             self._cause = found.cause
+            if self._first_cause in ("none", "unknown"):
+                self._first_cause = found.cause
         if self._noticed_s is None:
             if known and found.cause != "time-limit":
                 self._noticed("Slurm's own word")
@@ -355,8 +358,10 @@ class Attempt:
     def _over(self) -> bool:
         if self._phase != "ending" or self._inquiry.open or not self._events.empty():
             return False
-        # What a process said last is read before its connection is seen to close.
-        if self._step is None and not self._roster.connected:
+        # What a process said last is read before its connection is seen to close. The srun
+        # of a node that died does not end.
+        step_over = self._step is None or bool(self._roster.lost_nodes)
+        if step_over and not self._roster.connected:
             return True
         return time.monotonic() >= self._end_by_s
 
@@ -368,6 +373,7 @@ class Attempt:
             finished=self._finished,
             noticed=self._noticed_s is not None,
             cause=self._cause,
+            first_cause=self._first_cause,
             failure=self._failure,
             lost_nodes=self._roster.lost_nodes,
             saved_step=self._stop.saved_step,

@@ -31,7 +31,8 @@ class Outcome:
 
     finished: bool
     noticed: bool
-    cause: EndCause
+    cause: EndCause  # Slurm's last word
+    first_cause: EndCause  # the first that it named: it forgets a preemption when it requeues
     failure: Failure | None
     lost_nodes: tuple[str, ...]
     saved_step: int | None

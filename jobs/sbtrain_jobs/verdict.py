@@ -52,10 +52,10 @@ def judge(facts: Facts) -> Verdict:
     if _is_failure(facts):
         assert facts.failed_code is not None
         return Verdict(action="end", exit_code=exit_status(facts.failed_code), cause="failed")
+    if facts.nodes_lost and facts.cause in ("none", "unknown"):
+        return Verdict(action="wait", exit_code=EXIT_STOPPED, cause="node-fail")
     if facts.noticed or facts.cause in _TAKEN:
         return after_notice(facts)
-    if facts.nodes_lost:
-        return Verdict(action="wait", exit_code=EXIT_STOPPED, cause="node-fail")
     return Verdict(
         action="end",
         exit_code=LaunchError.exit_code,

@@ -83,7 +83,9 @@ def test_a_lost_node_explains_failures_elsewhere() -> None:
     lost = {"noticed": False, "cause": "none", "nodes_lost": True}
     assert verdict(**lost) == ("wait", 85, "node-fail")
     assert verdict(**lost, failed_code=1, failed_first=True) == ("wait", 85, "node-fail")
+    assert verdict(**{**lost, "noticed": True}) == ("wait", 85, "node-fail")
     assert verdict(**{**lost, "cause": "node-fail"}) == ("end", 85, "node-fail")
+    assert verdict(nodes_lost=True, cause="preempted") == ("requeue", 85, "preempted")
 
 
 def test_nothing_uncancels_a_job() -> None:

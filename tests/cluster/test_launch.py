@@ -1,0 +1,107 @@
+"""Starting trainers on a real Slurm, and what the job's end tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbtrain_perf.request import Role
+from slurm_runs import TRAIN, SlurmRun, slurm_run
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def runs() -> Iterator[list[SlurmRun]]:
+    runs: list[SlurmRun] = []
+    yield runs
+    for run in runs:
+        run.cancel()
+
+
+def test_two_nodes_train_to_the_end(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    run = slurm_run(tmp_path, slurm_environment, TRAIN, partition="standard", steps=20)
+    runs.append(run)
+    run.submit()
+    run.wait_for_state("COMPLETED", "FAILED")
+    assert run.state == "COMPLETED", run.output
+    assert run.shown("ExitCode") == "0:0"
+    result = json.loads((Path(run.plan.run_dir) / "final" / "result.json").read_text())
+    assert result == {"weight": 20.0}
+    (attempt,) = run.attempts
+    assert (attempt.cause, attempt.exit_code) == ("completed", 0)
+    assert "rank 0 attempt 0 starts after step 0" in run.output
+    assert "training is complete" in run.output
+
+
+def test_the_exit_code_of_the_failing_role_is_the_jobs(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    script = (
+        "import os, sys, time\n"
+        "if os.environ['SBTRAIN_RANK'] == '1':\n"
+        "    sys.exit('no such file: digits.h5')\n"
+        "time.sleep(600)\n"
+    ).replace("sys.exit('", "print('no such file: digits.h5', file=sys.stderr); sys.exit(37) #")
+    run = slurm_run(tmp_path, slurm_environment, script, partition="standard")
+    runs.append(run)
+    run.submit(nodelist="c2,c3")
+    run.wait_for_state("COMPLETED", "FAILED", within_s=40)
+    assert run.shown("ExitCode") == "37:0"
+    assert "worker 1 on node c3 ended with exit status 37" in run.output
+    assert "    no such file: digits.h5" in run.output
+    assert run.shown("Restarts") == "0"
+    assert run.attempts[0].cause == "failed"
+
+
+def test_roles_of_the_server_layout_are_on_their_nodes(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    script = (
+        "import json, os\n"
+        "cluster = json.loads(os.environ['TF_CONFIG'])['cluster']\n"
+        "print(os.environ['SBTRAIN_ROLE'], os.environ['SLURMD_NODENAME'],\n"
+        "      {name: len(found) for name, found in cluster.items()})\n"
+        "print('devices', os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
+    )
+    run = slurm_run(
+        tmp_path,
+        slurm_environment,
+        script,
+        partition="spot",
+        layout="ps",
+        nodes=3,
+        roles=(
+            Role(name="ps", index=0, node=0),
+            Role(name="chief", index=0, node=0),
+            Role(name="worker", index=0, node=1),
+            Role(name="worker", index=1, node=2),
+        ),
+    )
+    runs.append(run)
+    run.submit("--gres=gpu:2", "--time=5", nodelist="g1,g2,g3")
+    run.wait_for_state("COMPLETED", "FAILED")
+    assert run.state == "COMPLETED", run.output
+    sizes = "{'chief': 1, 'worker': 2, 'ps': 1}"
+    assert f"ps g1 {sizes}" in run.log("ps-0")
+    assert f"chief g1 {sizes}" in run.log("chief-0")
+    assert f"worker g2 {sizes}" in run.log("worker-0")
+    assert f"worker g3 {sizes}" in run.log("worker-1")
+    assert "devices -1" in run.log("ps-0")
+    assert "devices 0,1" in run.log("worker-1")
+
+
+def test_a_job_with_fewer_nodes_than_the_plan_says_so(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    run = slurm_run(tmp_path, slurm_environment, TRAIN, partition="standard", nodes=2)
+    runs.append(run)
+    run.submit("--nodes=1", "--time=5")
+    run.wait_for_state("COMPLETED", "FAILED", within_s=30)
+    assert run.shown("ExitCode") == "21:0"
+    assert "the job has 1 nodes" in run.output

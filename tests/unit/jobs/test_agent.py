@@ -1,0 +1,249 @@
+"""The agent's own parts: its place in the step, and the processes it starts."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from plans import example_plan
+from sbtrain_jobs.agent import first_line, node_index
+from sbtrain_jobs.errors import CommandMissingError, LaunchError
+from sbtrain_jobs.staged import staged_paths
+from sbtrain_jobs.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.trainer_process import TrainerProcess, ignored
+from sbtrain_staging.errors import StagingError
+from sbtrain_staging.report import NodeReport, StagedSource, StagingReport
+
+STEP = {"SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
+
+
+def test_a_node_knows_its_place() -> None:
+    assert node_index(example_plan(), STEP) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SLURM_STEP_NUM_NODES": "3"},
+        {"SLURM_STEP_NUM_TASKS": "8"},  # SLURM_NTASKS_PER_NODE of the user leaked in
+        {"SLURM_NODEID": ""},
+    ],
+)
+def test_a_step_of_another_shape_is_refused(changes: dict[str, str]) -> None:
+    with pytest.raises(LaunchError) as caught:
+        node_index(example_plan(), STEP | changes)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"#!/bin/bash -e\nx\n", "#!/bin/bash -e"),
+        (b"import os\n", ""),
+        (b"", ""),
+        (b"#!\xff\n", "#!\ufffd"),
+    ],
+)
+def test_the_first_line_of_a_script(tmp_path: Path, content: bytes, line: str) -> None:
+    script = tmp_path / "train"
+    script.write_bytes(content)
+    assert first_line(str(script)) == line
+
+
+def trainer(tmp_path: Path, code: str, *, copy: bool = False) -> TrainerProcess:
+    return TrainerProcess(
+        [sys.executable, "-c", code],
+        rank=0,
+        log=tmp_path / "worker-0.log",
+        environment=os.environ,
+        ignored_signals=[signal.SIGUSR1],
+        copy_to=io.BytesIO() if copy else None,
+    )
+
+
+def wait_for(process: TrainerProcess, within_s: float = 20.0) -> int:
+    end_s = time.monotonic() + within_s
+    while not process.look():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+    assert process.returncode is not None
+    return process.returncode
+
+
+def test_output_is_in_the_log_and_copied_whole(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    process = TrainerProcess(
+        [sys.executable, "-c", "print('x' * 300_000); raise SystemExit(3)"],
+        rank=0,
+        log=tmp_path / "worker-0.log",
+        environment=os.environ,
+        ignored_signals=[],
+        copy_to=sink,
+    )
+    assert wait_for(process) == 3
+    assert sink.getvalue() == b"x" * 300_000 + b"\n"
+    assert (tmp_path / "worker-0.log").read_bytes() == sink.getvalue()
+    assert (tmp_path / "worker-0.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_closed_output_does_not_end_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as sink:
+        process = TrainerProcess(
+            [sys.executable, "-c", "print('hello')"],
+            rank=0,
+            log=tmp_path / "worker-0.log",
+            environment=os.environ,
+            ignored_signals=[],
+            copy_to=sink,
+        )
+        assert wait_for(process) == 0
+    assert "no longer copied" in capsys.readouterr().err
+
+
+def test_term_then_kill_when_the_grace_is_over(tmp_path: Path) -> None:
+    process = trainer(
+        tmp_path,
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('on', flush=True); time.sleep(600)",
+    )
+    while not (tmp_path / "worker-0.log").read_text():
+        time.sleep(0.02)
+    began = time.monotonic()
+    process.end(grace_s=0.5)
+    assert wait_for(process) == -signal.SIGKILL
+    assert time.monotonic() - began >= 0.5
+
+
+def test_the_sooner_of_two_graces_counts(tmp_path: Path) -> None:
+    process = trainer(
+        tmp_path,
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('on', flush=True); time.sleep(600)",
+    )
+    while not (tmp_path / "worker-0.log").read_text():
+        time.sleep(0.02)
+    process.end(grace_s=600.0)
+    process.end(grace_s=0.2)
+    assert wait_for(process, within_s=5.0) == -signal.SIGKILL
+
+
+def test_what_a_trainer_leaves_behind_is_ended(tmp_path: Path) -> None:
+    process = trainer(
+        tmp_path,
+        "import subprocess, sys;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        "print(child.pid, flush=True)",
+    )
+    assert wait_for(process) == 0
+    child = int((tmp_path / "worker-0.log").read_text())
+    end_s = time.monotonic() + 5
+    while time.monotonic() < end_s:
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.02)
+    pytest.fail("the child still runs")
+
+
+def test_slurms_user_signal_does_not_kill_a_trainer_that_has_no_handler(
+    tmp_path: Path,
+) -> None:
+    process = trainer(
+        tmp_path,
+        "import os, signal; os.kill(os.getpid(), signal.SIGUSR1); print('alive')",
+    )
+    assert wait_for(process) == 0
+    assert (tmp_path / "worker-0.log").read_text() == "alive\n"
+
+
+def test_ignoring_lasts_no_longer_than_the_start() -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    with ignored([signal.SIGUSR2]):
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGUSR2) == before
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CommandMissingError):
+        TrainerProcess(
+            ["/no/such/python"],
+            rank=0,
+            log=tmp_path / "worker-0.log",
+            environment=os.environ,
+            ignored_signals=[],
+            copy_to=None,
+        )
+
+
+def write_report(folder: Path, *nodes: tuple[str, str]) -> None:
+    StagingReport(
+        key="run",
+        mode="replicate",
+        dataset_bytes=8,
+        source_bytes_read=8,
+        seconds=0.5,
+        sources=(
+            StagedSource(source="/s/d.h5", name="d.h5", content="0", size_bytes=8, entries=1),
+        ),
+        nodes=tuple(
+            NodeReport(
+                node=node,
+                bytes_received=8,
+                source_bytes_read=0,
+                seconds=0.5,
+                peak_memory_bytes=1,
+                paths=(path,),
+            )
+            for node, path in nodes
+        ),
+    ).write(folder / "stage.json")
+
+
+def test_every_node_finds_its_own_copy(tmp_path: Path) -> None:
+    write_report(tmp_path, ("c1", "/tmp/c1/d.h5"), ("c2", "/tmp/c2/d.h5"))
+    plan = example_plan()
+    assert staged_paths(plan, tmp_path, node=1, node_name="c2") == ("/tmp/c2/d.h5",)
+    with pytest.raises(LaunchError, match="node 1 \\(c3\\) is not in the staging report"):
+        staged_paths(plan, tmp_path, node=1, node_name="c3")
+
+
+def test_without_scratch_the_data_is_where_it_was(tmp_path: Path) -> None:
+    plan = example_plan(scratch_path=None)
+    assert staged_paths(plan, tmp_path, node=0, node_name="c1") == plan.data.paths
+    with pytest.raises(StagingError):
+        staged_paths(example_plan(), tmp_path, node=0, node_name="c1")
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words"),
+    [
+        (3, "ended with exit status 3"),
+        (-9, "was ended by SIGKILL"),
+        (-63, "was ended by signal 63"),
+    ],
+)
+def test_ends_in_words(returncode: int, words: str) -> None:
+    assert how_it_ended(returncode) == words
+
+
+def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    assert "cannot be read" in last_lines(log)
+    log.write_text("")
+    assert "empty" in last_lines(log)
+    log.write_text("".join(f"line {n}\n" for n in range(10_000)))
+    assert last_lines(log).splitlines()[-1] == "    line 9999"
+    assert len(last_lines(log).splitlines()) == 8
