@@ -19,7 +19,7 @@ from sbtrain_perf.request import Layout, Plan, RoleName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a script that runs alone falls back on."""
+    """What a script that runs alone falls back on; its data also where the plan has none."""
 
     steps: int = 1000
     batch_per_worker: int = 32
@@ -106,7 +106,9 @@ def seat_from_environment(environ: Mapping[str, str], defaults: Defaults) -> Sea
         node_cores=max(1, min(plan.cores_per_node, _cores()) // beside),
         steps=plan.steps,
         batch_per_worker=plan.batch_per_worker,
-        data=_paths(environ.get("SBTRAIN_DATA", "")) or tuple(map(Path, plan.data.paths)),
+        data=_paths(environ.get("SBTRAIN_DATA", ""))
+        or tuple(map(Path, plan.data.paths))
+        or defaults.data,
         checkpoint_folder=checkpoint_folder_of(plan),
         checkpoint_interval_s=plan.checkpoint_interval_s,
         stop_signal=plan.preemption_signal,

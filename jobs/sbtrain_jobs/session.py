@@ -71,13 +71,14 @@ def join(
 ) -> Run:
     """Take this process's place in the run.
 
-    All arguments but seed are for a script that runs alone; under sbtrain the plan says.
+    All arguments but data and seed are for a script that runs alone; under sbtrain the plan
+    says.
     Servers and workers of the parameter-server layout do not return from here: they serve
     TensorFlow until the run ends.
 
     Args:
         default_steps, default_batch: steps to run, samples per step and worker.
-        data: the data set's paths where SBTRAIN_DATA names none.
+        data: the data set's paths where neither SBTRAIN_DATA nor the plan names any.
         checkpoints: folder of the checkpoints.
         checkpoint_interval_s: seconds from one periodic save to the next.
         seed: of everything random; by default drawn from the run id.

@@ -35,6 +35,8 @@ os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")  # peers may start later t
 try:
     import tensorflow as tf
 except ModuleNotFoundError as error:
+    if error.name != "tensorflow":
+        raise
     raise MissingExtraError("tensorflow", extra="tensorflow", purpose="this run") from error
 
 _log = logging.getLogger("sbtrain.tensorflow")
@@ -113,7 +115,9 @@ class Alone(Cluster):
 
     def __init__(self) -> None:
         several = len(tf.config.list_logical_devices("GPU")) > 1
-        self.strategy = tf.distribute.MirroredStrategy() if several else _default_strategy()
+        self.strategy = (
+            tf.distribute.MirroredStrategy() if several else tf.distribute.get_strategy()
+        )
         self.replicas = self.strategy.num_replicas_in_sync
 
     def compile(self, function: StepFunction) -> StepFunction:
@@ -218,14 +222,13 @@ def park(seat: Seat) -> NoReturn:
     for number in numbers:
         signal.signal(number, lambda *_: None)  # for threads that were there before
     parent = os.getppid()
-    config = _tf_config()
     threads = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=seat.node_cores,
         # With fewer, steps that wait for variables leave no thread to serve them.
         inter_op_parallelism_threads=seat.world_size + 1,
     )
     server = tf.distribute.Server(
-        tf.train.ClusterSpec(config["cluster"]),
+        tf.train.ClusterSpec(_tf_cluster()),
         job_name=seat.role,
         task_index=seat.role_index,
         protocol="grpc",
@@ -244,21 +247,16 @@ def park(seat: Seat) -> NoReturn:
     os._exit(0)
 
 
-def _tf_config() -> dict[str, Any]:
+def _tf_cluster() -> dict[str, list[str]]:
+    """host:port of every process, by role."""
     try:
-        config = json.loads(os.environ["TF_CONFIG"])
-        if not isinstance(config["cluster"], dict):
-            raise TypeError
-    except (KeyError, ValueError, TypeError):
+        cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
+        return {role: list(addresses) for role, addresses in cluster.items()}
+    except (KeyError, ValueError, TypeError, AttributeError):
         raise PlanError(
             "TF_CONFIG does not say where the servers and workers are",
             hint="the node agent sets it; start the script with sbtrain",
         ) from None
-    return {"cluster": config["cluster"]}
-
-
-def _default_strategy() -> Any:
-    return tf.distribute.get_strategy()
 
 
 def _on_replicas(strategy: Any, function: StepFunction) -> StepFunction:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from sbtrain_jobs.control import keep_alive
 from sbtrain_jobs.messages import (
     Held,
     Hello,
@@ -111,8 +112,7 @@ class TrainerLink:
         connection = socket.create_connection(
             (host.strip("[]"), int(port)), timeout=self._connect_limit_s
         )
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(connection)
         connection.setblocking(False)
         return connection
 

@@ -32,8 +32,8 @@ from sbtrain_jobs.messages import (
 from sbtrain_jobs.process import run_command
 from sbtrain_jobs.session import Run, join
 from sbtrain_perf.codec import plan_to_json
-from sbtrain_perf.errors import PlanError
-from sbtrain_perf.request import Plan, Role
+from sbtrain_perf.errors import MissingExtraError, PlanError
+from sbtrain_perf.request import DataSet, Plan, Role
 
 
 class Counter:
@@ -385,6 +385,18 @@ def test_two_runs_in_one_folder_do_not_meet(tmp_path: Path, counter: Counter) ->
     assert sorted(p.name for p in Path(shared).iterdir()) == ["one", "two"]
 
 
+def test_data_come_staged_or_from_the_plan_or_from_the_script(tmp_path: Path) -> None:
+    planned, bare = plan_in(tmp_path), plan_in(tmp_path, data=DataSet())
+    for plan, staged, expected in (
+        (planned, "/scratch/digits.h5", Path("/scratch/digits.h5")),
+        (planned, "", Path(planned.data.paths[0])),
+        (bare, "", Path("own.h5")),
+    ):
+        environ = {**environment(plan, tmp_path), "SBTRAIN_DATA": staged}
+        with join(data=["own.h5"], environ=environ) as run:
+            assert run.data == (expected,)
+
+
 class Playmates:
     """The other ranks: they saw an older checkpoint, and leave when asked."""
 
@@ -468,3 +480,17 @@ def test_joining_imports_nothing_heavy() -> None:
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert run_command([sys.executable, "-c", code], timeout_s=60).stdout == "[]\n"
+
+
+def test_missing_tensorflow_is_named_with_its_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['tensorflow'] = None; from sbtrain_jobs import join\n"
+        "with join(environ={}) as run: run.tensorflow()\n"
+    )
+    argv = [sys.executable, "-c", code]
+    done = run_command(argv, timeout_s=60, check="keep", cwd=tmp_path)
+    assert done.returncode == MissingExtraError.exit_code
+    assert done.stderr == (
+        "sbtrain: this run needs the Python package 'tensorflow', which is not installed "
+        "(pip install 'sbtrain[tensorflow]')\n"
+    )
