@@ -154,10 +154,13 @@ def test_what_descends_from_a_slurmstepd_is_its_nodes_task(
     with (tmp_path / "slurmd.g1.log").open("wb") as stream:
         parent = spawn(str(stepd), "-c", "env -i sleep 61 & wait", env={}, stdout=stream)
     deadline = time.monotonic() + 5
-    while len(kin := found(tmp_path)) < 2 and time.monotonic() < deadline:
+    wanted = {("stepd", "g1"), ("task", "g1")}
+    while time.monotonic() < deadline:
+        kin = found(tmp_path)
+        if {(one.kind, one.node) for one in kin} == wanted:
+            break
         time.sleep(0.02)
-    kinds = {(one.kind, one.node) for one in kin}
-    assert kinds == {("stepd", "g1"), ("task", "g1")}
+    assert {(one.kind, one.node) for one in kin} == wanted
     assert parent.pid in pids(kin)
     end([one.identity for one in kin], grace_s=0)
 
