@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sbtrain_staging.errors import StagingError
 
-EXIT_USAGE = 2
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -57,13 +64,102 @@ def _parser() -> argparse.ArgumentParser:
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
     )
     run.add_argument("--json", action="store_true", help="print the report on stdout")
+    _add_node_commands(commands)
     return parser
+
+
+def _add_node_commands(commands: Subparsers) -> None:
+    """Commands that look at one node, or at the source alone."""
+    status = commands.add_parser(
+        "status", allow_abbrev=False, help="list the copies on this node"
+    )
+    clean = commands.add_parser(
+        "clean",
+        allow_abbrev=False,
+        help="remove copies on this node",
+        description="End what a job counts on (--key), and remove copies. What a job still "
+        "counts on stays.",
+    )
+    for command in (status, clean):
+        command.add_argument("--to", required=True, metavar="TEMPLATE", help="as for run")
+        command.add_argument("--json", action="store_true", help="print JSON")
+    clean.add_argument("--key", help="the run or job that no longer counts on its copies")
+    clean.add_argument("--all", action="store_true", help="remove all copies")
+    clean.add_argument("sources", nargs="*", type=Path, metavar="SOURCE", help="remove these")
+    plan = commands.add_parser(
+        "plan",
+        allow_abbrev=False,
+        help="say what staging would move, and about how long it takes",
+    )
+    plan.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
+    plan.add_argument("--nodes", type=int, required=True, metavar="N")
+    plan.add_argument(
+        "--source-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+    )
+    plan.add_argument(
+        "--link-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+    )
+    plan.add_argument(
+        "--scratch-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+    )
+    plan.add_argument("--json", action="store_true", help="print JSON")
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run a command; the exit status of the process."""
     options = _parser().parse_args(argv)
-    return _run(options, environ)
+    if options.command == "run":
+        return _run(options, environ)
+    commands = {"status": _status, "clean": _clean, "plan": _plan}
+    try:
+        commands[options.command](options, environ)
+    except StagingError as error:
+        return _complain(error)
+    return 0
+
+
+def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    from sbtrain_staging.housekeeping import copies_on, shown_copies
+    from sbtrain_staging.scratch import expand_template
+    from sbtrain_staging.world import node_name
+
+    copies = copies_on(expand_template(options.to, environ))
+    _print(options, copies, shown_copies(node_name(environ), copies))
+
+
+def _clean(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    from sbtrain_staging.housekeeping import clean, shown_copies
+    from sbtrain_staging.scratch import expand_template
+    from sbtrain_staging.world import node_name
+
+    removed = clean(
+        expand_template(options.to, environ),
+        key=options.key,
+        sources=options.sources,
+        everything=options.all,
+    )
+    text = shown_copies(f"removed from {node_name(environ)}", removed) if removed else ""
+    _print(options, removed, text)
+
+
+def _plan(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    from sbtrain_staging.forecast import forecast, shown_forecasts
+    from sbtrain_staging.scan import scan
+    from sbtrain_staging.simulate import Rates
+
+    rates = Rates(
+        source_bytes_per_s=options.source_rate,
+        link_bytes_per_s=options.link_rate,
+        scratch_bytes_per_s=options.scratch_rate,
+    )
+    found = [forecast(scan(source), options.nodes, rates) for source in options.sources]
+    _print(options, found, shown_forecasts(found))
+
+
+def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], text: str) -> None:
+    if options.json:
+        text = json.dumps([asdict(value) for value in values], indent=2) + "\n"
+    sys.stdout.write(text)
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
