@@ -30,6 +30,20 @@ def bytes_of(text: str) -> int:
     return int(float(match[1]) * _SUFFIXES[match[2].upper()])
 
 
+def rate_of(text: str) -> int:
+    """A size a second that is more than nothing."""
+    if rate := bytes_of(text):
+        return rate
+    raise argparse.ArgumentTypeError("a rate of 0 moves nothing")
+
+
+def count_of(text: str) -> int:
+    """A number of nodes: 1 or more."""
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m sbtrain_staging",
@@ -58,7 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--quota", type=bytes_of, metavar="SIZE", help="most copies on a node")
     run.add_argument(
-        "--readers", type=int, default=1, metavar="N", help="nodes that read the source (1)"
+        "--readers",
+        type=count_of,
+        default=1,
+        metavar="N",
+        help="nodes that read the source (1)",
     )
     run.add_argument(
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
@@ -92,15 +110,15 @@ def _add_node_commands(commands: Subparsers) -> None:
         help="say what staging would move, and about how long it takes",
     )
     plan.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
-    plan.add_argument("--nodes", type=int, required=True, metavar="N")
+    plan.add_argument("--nodes", type=count_of, required=True, metavar="N")
     plan.add_argument(
-        "--source-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+        "--source-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
     )
     plan.add_argument(
-        "--link-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+        "--link-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
     )
     plan.add_argument(
-        "--scratch-rate", type=bytes_of, default="1G", metavar="SIZE", help="a second (1G)"
+        "--scratch-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
     )
     plan.add_argument("--json", action="store_true", help="print JSON")
 

@@ -71,13 +71,21 @@ def test_plan_says_what_would_move(tmp_path: Path, capsys: pytest.CaptureFixture
     assert found["first_s"] < 1
     assert main(["plan", "--nodes", "4", str(file)], ENVIRON) == 0
     assert "read once, to 4 nodes" in capsys.readouterr().out
-    assert (
-        main(["plan", "--nodes", "4", str(tmp_path / "no")], ENVIRON) == SourceError.exit_code
-    )
+    absent = str(tmp_path / "no")
+    assert main(["plan", "--nodes", "4", absent], ENVIRON) == SourceError.exit_code
 
 
 def test_wrong_usage_ends_with_two(capsys: pytest.CaptureFixture[str]) -> None:
-    for argv in (["run"], ["plan", "--node", "2", "x"], ["run", "--quota", "9Q", "x"], []):
+    run = ["run", "--to", "/s", "--key", "k", "x"]
+    wrong = (
+        [],
+        ["run"],
+        [*run, "--quota", "9Q"],
+        [*run, "--readers", "0"],
+        ["plan", "--node", "2", "x"],
+        ["plan", "--nodes", "2", "--link-rate", "0", "x"],
+    )
+    for argv in wrong:
         with pytest.raises(SystemExit) as ended:
             main(argv, ENVIRON)
         assert ended.value.code == 2
