@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +13,17 @@ from sbtrain.argv import CommandLine, last_value
 from sbtrain.directives import read_directives
 from sbtrain.flags import FLAGS, read_flags
 from sbtrain.home import learnt_coefficients
+from sbtrain.queue import Waits, queue_waits
 from sbtrain.run_folder import new_run_id, placed, runs_folder
 from sbtrain.script import Script, read_script
 from sbtrain.submission import Asked, ask, asked_signal
 from sbtrain_perf.errors import PlanError, RequestError
 
 if TYPE_CHECKING:
+    from sbtrain.slurm.client import SlurmClient
+    from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.decision import Decision
-    from sbtrain_perf.request import ClusterShape
+    from sbtrain_perf.request import ClusterShape, Request
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,16 @@ class Surroundings:
     cwd: Path
     environ: Mapping[str, str]
     stdin: Callable[[], bytes]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """decision.chosen is None where nothing fits; warnings: what the user must know of how
+    the decision came about."""
+
+    shape: ClusterShape
+    decision: Decision
+    warnings: tuple[str, ...] = ()
 
 
 def read_call(line: CommandLine, around: Surroundings, script: Script | None = None) -> Asked:
@@ -51,8 +65,11 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     return ask(line, options, script, directives, cwd=around.cwd, environ=around.environ)
 
 
-def decide(asked: Asked, around: Surroundings) -> tuple[ClusterShape, Decision]:
-    """Plan it. `chosen` is None where nothing fits.
+def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None) -> Outcome:
+    """Plan it.
+
+    Args:
+        client: is asked how long the job would wait in each partition; None: not at all.
 
     Raises:
         SiteError: the site file is missing or wrong.
@@ -61,26 +78,106 @@ def decide(asked: Asked, around: Surroundings) -> tuple[ClusterShape, Decision]:
     """
     from sbtrain.site import load_site
     from sbtrain_perf.coefficients import load_coefficients
-    from sbtrain_perf.planner import plan_request
 
     shape = load_site(asked.options.site, around.environ)
     _check_partition(asked.request.partition, shape)
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
-    decision = plan_request(
-        asked.request,
-        shape,
-        load_coefficients(learnt_coefficients(around.environ)),
+    planner = _Planner(
+        coefficients=load_coefficients(learnt_coefficients(around.environ)),
         run_id=run_id,
         run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
     )
-    if decision.chosen is None:
+    decision = planner.plan(asked.request, shape)
+    warnings = []
+    if decision.chosen is None and asked.request.time_limit_s is not None:
+        # A prediction may be far off, above all for what never ran: the user's word counts.
+        unbound = dataclasses.replace(asked, request=_without_limit(asked.request))
+        without = planner.plan(unbound.request, shape)
+        if without.chosen is not None:
+            warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
+            asked, decision = unbound, without
+    if client is not None and _is_open(asked.request):
+        waits = queue_waits(asked, decision.rows, client)
+        warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
+        if waits.silence:
+            warnings.append(f"the queue is not reckoned with: {waits.silence}")
+        shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
+    if decision.chosen is not None:
+        plan = placed(decision.chosen, asked.script, now=now)
+        own_signal = asked_signal(asked.settings)
+        if own_signal:
+            plan = dataclasses.replace(plan, preemption_signal=own_signal)
+        decision = dataclasses.replace(decision, chosen=plan)
+    return Outcome(shape=shape, decision=decision, warnings=tuple(warnings))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    coefficients: Coefficients
+    run_id: str
+    run_dir: str
+
+    def plan(
+        self,
+        request: Request,
+        shape: ClusterShape,
+        queue_waits: Mapping[str, float] | None = None,
+    ) -> Decision:
+        from sbtrain_perf.planner import plan_request
+
+        return plan_request(
+            request,
+            shape,
+            self.coefficients,
+            run_id=self.run_id,
+            run_dir=self.run_dir,
+            queue_waits=queue_waits,
+        )
+
+
+def _with_waits(
+    planner: _Planner,
+    request: Request,
+    shape: ClusterShape,
+    decision: Decision,
+    waits: Waits,
+) -> tuple[ClusterShape, Decision]:
+    """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
+    if waits.refused:
+        kept = tuple(one for one in shape.partitions if one.name not in waits.refused)
+        shape = dataclasses.replace(shape, partitions=kept)
+    if not waits.refused and not any(waits.seconds.values()):
         return shape, decision
-    plan = placed(decision.chosen, asked.script, now=now)
-    own_signal = asked_signal(asked.settings)
-    if own_signal:
-        plan = dataclasses.replace(plan, preemption_signal=own_signal)
-    return shape, dataclasses.replace(decision, chosen=plan)
+    later = planner.plan(request, shape, waits.seconds)
+    if not waits.at_once or request.objective.kind != "time":
+        return shape, later
+    free = tuple(
+        dataclasses.replace(one, max_nodes_per_job=waits.at_once[one.name])
+        if one.name in waits.at_once
+        else one
+        for one in shape.partitions
+    )
+    small = dataclasses.replace(shape, partitions=free)
+    passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
+    sooner = planner.plan(request, small, passed)
+    if _total_s(sooner) < _total_s(later):
+        return small, sooner
+    return shape, later
+
+
+def _is_open(request: Request) -> bool:
+    """Whether anything is left to choose that a queue bears on."""
+    several = request.partition is None or "," in request.partition
+    return several or request.nodes.low != request.nodes.high
+
+
+def _total_s(decision: Decision) -> float:
+    return decision.chosen.prediction.total_s if decision.chosen else math.inf
+
+
+def _without_limit(request: Request) -> Request:
+    return dataclasses.replace(request, time_limit_s=None)
 
 
 def no_plan(decision: Decision) -> PlanError:

@@ -150,6 +150,28 @@ def test_only_asking_submits_nothing(
     assert own_jobs(slurm) == before
 
 
+def test_the_queue_is_reckoned_with(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    """Fewer nodes now where the work is short, more nodes later where it is long."""
+
+    def planned(steps: int) -> int:
+        words = ("--train-dry-run", f"--train-steps={steps}", "--train-layout=ps:1")
+        said = sbtrain(*words, "train.sh", cwd=place, environ=environ)
+        assert said.returncode == 0, said.stderr
+        found = re.search(r"^#SBATCH --nodes=(\d+)$", said.stdout, re.M)
+        assert found
+        return int(found[1])
+
+    assert planned(1000) == 8
+    occupied = ("-p", "standard", "-N4", "--exclusive", "-t", "30", "train.sh")
+    run_command(["sbatch", *occupied], cwd=place, env=environ, timeout_s=30)
+    deadline = time.monotonic() + 30
+    while planned(1000) != 4:
+        assert time.monotonic() < deadline
+    assert planned(200_000) == 8
+
+
 def test_waiting_ends_as_the_job_and_the_copy_is_what_runs(
     place: Path, environ: dict[str, str], slurm: CommandsClient
 ) -> None:

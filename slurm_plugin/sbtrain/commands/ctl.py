@@ -56,9 +56,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stderr.write("sbtrainctl: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read stdout is gone: nothing more is to be said there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        from sbtrain.commands.report import stdout_gone
+
+        return stdout_gone()
 
 
 def _parser(name: str | None) -> argparse.ArgumentParser:

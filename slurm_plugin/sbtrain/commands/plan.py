@@ -18,7 +18,8 @@ _HELP = """\
 usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
 
 What sbtrain would do with the same words: every candidate of partition, layout and nodes,
-what each is predicted to take, and why one is chosen. Submits nothing and needs no Slurm.
+what each is predicted to take, and why one is chosen. Submits nothing and asks no Slurm: as
+if the cluster were empty.
 
   --site SITE   site file, by name or path, as --train-site
   --json        print JSON
@@ -38,11 +39,14 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     asked = read_call(line, around, _stand_in(line, around.cwd))
     for one in asked.directives.dropped:
         sys.stderr.write(f"sbtrainctl: warning: {one.message}\n")
-    shape, decision = decide(asked, around)
+    outcome = decide(asked, around)
+    for warning in outcome.warnings:
+        sys.stderr.write(f"sbtrainctl: warning: {warning}\n")
     from sbtrain_perf.explain import plan_json, plan_table
 
-    sys.stdout.write((plan_json if as_json else plan_table)(decision, shape))
-    return 0 if decision.chosen else no_plan(decision).exit_code
+    show = plan_json if as_json else plan_table
+    sys.stdout.write(show(outcome.decision, outcome.shape))
+    return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
 
 
 def _own(argv: Sequence[str]) -> tuple[list[str], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,12 @@ def report(error: SbtrainError | StagingError) -> int:
     lines = (happened, *([excerpt] if excerpt else []), *hint)
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     return error.exit_code
+
+
+def stdout_gone() -> int:
+    """Whoever read stdout is gone: nothing more is to be said there, nor at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def version() -> str:

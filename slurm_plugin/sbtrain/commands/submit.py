@@ -38,6 +38,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         said = stop.args[0] if stop.args else "interrupted; nothing was submitted"
         sys.stderr.write(f"sbtrain: {said}\n")
         return INTERRUPTED
+    except BrokenPipeError:
+        from sbtrain.commands.report import stdout_gone
+
+        return stdout_gone()
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -59,16 +63,18 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     around = Surroundings(cwd=Path.cwd(), environ=environ, stdin=sys.stdin.buffer.read)
     asked = read_call(line, around)
-    _warn(asked, environ)
-    shape, decision = decide(asked, around)
+    _warn([one.message for one in asked.directives.dropped], asked)
+    client = _client(environ)
+    outcome = decide(asked, around, client)
+    _warn(outcome.warnings, asked)
     if asked.options.explain:
         from sbtrain_perf.explain import plan_table
 
-        sys.stdout.write(plan_table(decision, shape))
-        return 0 if decision.chosen else no_plan(decision).exit_code
-    if decision.chosen is None:
-        raise no_plan(decision)
-    return _hand_over(asked, decision.chosen, environ=environ)
+        sys.stdout.write(plan_table(outcome.decision, outcome.shape))
+        return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
+    if outcome.decision.chosen is None:
+        raise no_plan(outcome.decision)
+    return _hand_over(client, asked, outcome.decision.chosen, environ=environ)
 
 
 def _help() -> int:
@@ -78,31 +84,35 @@ def _help() -> int:
     return 0
 
 
-def _warn(asked: Asked, environ: Mapping[str, str]) -> None:
-    """Say what sbatch keeps to itself; --train-strict makes an error of it."""
+def _warn(messages: Sequence[str], asked: Asked) -> None:
+    """Say what would otherwise pass unseen; --train-strict makes an error of it."""
     from sbtrain_perf.errors import RequestError
 
-    dropped = asked.directives.dropped
-    for one in dropped:
-        sys.stderr.write(f"sbtrain: warning: {one.message}\n")
-    if dropped and asked.options.strict:
+    for message in messages:
+        sys.stderr.write(f"sbtrain: warning: {message}\n")
+    if messages and asked.options.strict:
         raise RequestError(
-            f"--train-strict: {len(dropped)} directives of {asked.script.shown} are ignored "
-            "by sbatch",
-            hint="move them above the first command of the script",
-        )
-    if "SLURM_JOB_ID" in environ and not asked.options.explain:
-        sys.stderr.write(
-            f"sbtrain: warning: this is inside job {environ['SLURM_JOB_ID']}; the new job "
-            "does not end with it\n"
+            "--train-strict: warnings are errors",
+            hint="mend what the warnings name, or leave --train-strict out",
         )
 
 
-def _hand_over(asked: Asked, plan: Plan, *, environ: Mapping[str, str]) -> int:
+def _client(environ: Mapping[str, str]) -> SlurmClient:
+    """sbtrain itself waits for a job, so that its id is known at once."""
+    from sbtrain.slurm.commands import CommandsClient
+
+    return CommandsClient(
+        environ={name: value for name, value in environ.items() if name != "SBATCH_WAIT"},
+        query_timeout_s=20.0,
+    )
+
+
+def _hand_over(
+    client: SlurmClient, asked: Asked, plan: Plan, *, environ: Mapping[str, str]
+) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
     from sbtrain.argv import given
     from sbtrain.job_script import job_script
-    from sbtrain.slurm.commands import CommandsClient
     from sbtrain.submission import additions, with_options
 
     added = additions(asked, plan)
@@ -111,9 +121,11 @@ def _hand_over(asked: Asked, plan: Plan, *, environ: Mapping[str, str]) -> int:
     if asked.options.dry_run:
         sys.stdout.write(text)
         return 0
-    client = CommandsClient(
-        environ={name: value for name, value in environ.items() if name != "SBATCH_WAIT"}
-    )
+    if "SLURM_JOB_ID" in environ:
+        sys.stderr.write(
+            f"sbtrain: warning: this is inside job {environ['SLURM_JOB_ID']}; the new job "
+            "does not end with it\n"
+        )
     words = (*asked.sbatch_words, *added.words)
     if given(asked.settings, "test-only"):
         return _test_only(client, words, text)
@@ -158,8 +170,8 @@ def _submit(
     text: str,
     environ: Mapping[str, str],
 ) -> int:
-    from sbtrain.argv import given, last_value
-    from sbtrain.ledger import Run, append_run
+    from sbtrain.argv import last_value
+    from sbtrain.commands.waiting import wait_for_job
     from sbtrain.run_folder import write_run_folder
     from sbtrain.slurm.client import Submission
     from sbtrain.submission import waits
@@ -175,33 +187,42 @@ def _submit(
             comment=last_value(asked.settings, "comment") or "",
         ),
     )
+    try:
+        _announce(asked, plan, submitted, environ=environ)
+        if waits(asked.settings, environ):
+            return wait_for_job(client, submitted.job_id)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; job {submitted.job_id} goes on") from None
+    return 0
+
+
+def _announce(
+    asked: Asked, plan: Plan, submitted: Submitted, *, environ: Mapping[str, str]
+) -> None:
+    """Write the run into the user's list, and say on stdout what sbatch would say."""
+    from sbtrain.argv import given
+    from sbtrain.ledger import Run, append_run
+
     quiet = given(asked.settings, "quiet")
     if not quiet:
-        sys.stdout.write(_announcement(submitted, parsable=given(asked.settings, "parsable")))
+        sys.stdout.write(_words(submitted, parsable=given(asked.settings, "parsable")))
         sys.stdout.flush()
+    run = Run(
+        run_id=plan.run_id,
+        job_id=submitted.job_id,
+        run_dir=plan.run_dir,
+        workload=plan.workload,
+        submitted=plan.submitted_at,
+        cluster=submitted.cluster,
+    )
     try:
-        append_run(
-            Run(
-                run_id=plan.run_id,
-                job_id=submitted.job_id,
-                run_dir=plan.run_dir,
-                workload=plan.workload,
-                submitted=plan.submitted_at,
-                cluster=submitted.cluster,
-            ),
-            environ,
-        )
+        append_run(run, environ)
     except SbtrainError as error:
         sys.stderr.write(f"sbtrain: warning: {error.message}; sbtrainctl will not list it\n")
     if submitted.messages and not (quiet and "error" not in submitted.messages):
         sys.stderr.write(submitted.messages)
     if not quiet:
         sys.stderr.write(f"sbtrain: {plan.reason}\nsbtrain: run folder {plan.run_dir}\n")
-    if waits(asked.settings, environ):
-        from sbtrain.commands.waiting import wait_for_job
-
-        return wait_for_job(client, submitted.job_id)
-    return 0
 
 
 def _send(client: SlurmClient, plan: Plan, submission: Submission) -> Submitted:
@@ -247,7 +268,7 @@ def _withdraw(client: SlurmClient, plan: Plan) -> None:
         ) from error
 
 
-def _announcement(submitted: Submitted, *, parsable: bool) -> str:
+def _words(submitted: Submitted, *, parsable: bool) -> str:
     """sbatch's own words."""
     if parsable:
         cluster = f";{submitted.cluster}" if submitted.cluster else ""

@@ -22,25 +22,19 @@ def wait_for_job(
 ) -> int:
     """The job's exit code as `sbatch --wait` gives it: the highest of an array's tasks, 1
     for one that a signal ended. A job that is requeued has not ended.
-
-    Raises:
-        KeyboardInterrupt: with a sentence that says what becomes of the job.
     """
     known: dict[str, JobInfo] = {}
     pause_s = FIRST_LOOK_S
-    try:
-        while True:
-            sleep(pause_s)
-            pause_s = min(2 * pause_s, LOOK_EVERY_S)
-            try:
-                now = client.jobs_by_id([job_id])
-            except SlurmTimeoutError:
-                continue  # slurmctld may be restarting; the job goes on without it
-            known.update((job.job_id, job) for job in now)
-            if all(job.over for job in now):
-                break
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; job {job_id} goes on") from None
+    while True:
+        sleep(pause_s)
+        pause_s = min(2 * pause_s, LOOK_EVERY_S)
+        try:
+            now = client.jobs_by_id([job_id])
+        except SlurmTimeoutError:
+            continue  # slurmctld may be restarting; the job goes on without it
+        known.update((job.job_id, job) for job in now)
+        if all(job.over for job in now):
+            break
     if not known:
         sys.stderr.write(f"sbtrain: warning: Slurm has forgotten job {job_id}\n")
         return 1

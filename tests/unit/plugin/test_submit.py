@@ -176,7 +176,8 @@ def test_dropped_directives_are_told_and_may_be_refused(
     assert "#SBATCH -N2" not in said.stdout
     said = sbtrain("--train-strict", *words, cwd=place, environ=environ)
     assert said.returncode == 2
-    assert "2 directives of train.py are ignored" in said.stderr
+    assert "error: --train-strict: warnings are errors" in said.stderr
+    assert said.stdout == ""
 
 
 def test_a_script_from_standard_input(place: Path, environ: dict[str, str]) -> None:
