@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import least_squares
 
-from sbtrain_perf.fitting.posterior import log_slopes, posterior_covariance
+from sbtrain_perf.fitting.posterior import posterior_covariance
 from sbtrain_perf.models.overlap import (
     OVERLAP_SHARPNESS,
     PLACEMENT_COEFFICIENTS,
@@ -26,6 +26,8 @@ from sbtrain_perf.models.overlap import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -43,6 +45,7 @@ DEPARTURES = {
     "one_node": 0.30,
     "one_node_gpus": 0.10,
 }
+_DEPARTING = [PLACEMENT_TERMS.index(term) for term in DEPARTURES]
 SHARED_SD = 1.0  # of the shared coefficients about the shipped ones, with rich data
 SHARED_SD_SPARSE = 0.1  # and where no workload has many placements
 RESIDUAL_SD = (0.05, 0.03, 0.035, 0.02, 0.04)  # kernel_matrix says of what
@@ -72,7 +75,7 @@ class StepRows:
     def __len__(self) -> int:
         return len(self.workload)
 
-    def where(self, keep: Bools) -> StepRows:
+    def where(self, keep: Bools | NDArray[np.intp]) -> StepRows:
         return StepRows(**{name: getattr(self, name)[keep] for name in self.__slots__})
 
     @property
@@ -109,6 +112,24 @@ class _Parameters:
         )
         self.size = self.departures.stop
 
+    def own(self) -> list[NDArray[np.intp]]:
+        """Of each kind that every workload has its own of: where they lie, by workload."""
+        every = np.arange(self.workloads)
+        kinds = [part.start + every for part in (self.scale, self.forward, self.contention)]
+        width = len(DEPARTURES)
+        return kinds + [self.departures.start + every * width + i for i in range(width)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Design:
+    """Rows as the closed form takes them; computed once, since a fit asks often."""
+
+    index: NDArray[np.intp]  # of the workload
+    compute_s: Floats
+    features: Floats
+    crowd: Floats
+    many: Bools
+
 
 class AllReduceModel:
     """Fitted steps of one or more workloads.
@@ -129,38 +150,38 @@ class AllReduceModel:
         self._compute = {name: _compute_table(rows, name) for name in self.workloads}
         self.sparse = {name: _is_sparse(rows, name) for name in self.workloads}
         start, mean, sd = self._priors()
-        compute_s, features = self.compute_s(rows), rows.features
-        row_sd = _row_sd(rows)
+        design, row_sd, measured = self._design(rows), _row_sd(rows), np.log(rows.step_s)
 
         def residuals(x: Floats) -> Floats:
-            step = self._step_s(x, rows, compute_s, features)
-            return np.concatenate([np.log(step / rows.step_s) / row_sd, (x - mean) / sd])
+            error = (self._log_step(x, design) - measured) / row_sd
+            return np.concatenate([error, (x - mean) / sd])
 
-        result = least_squares(residuals, start, loss="soft_l1", f_scale=2.0, max_nfev=60)
+        def jacobian(x: Floats) -> Floats:
+            slopes = self._slopes(x, design) / row_sd[:, None]
+            return np.concatenate([slopes, np.diag(1.0 / sd)])
+
+        result = least_squares(
+            residuals, start, jac=jacobian, loss="soft_l1", f_scale=2.0, max_nfev=60
+        )
         self._x: Floats = result.x
         self._covariance = posterior_covariance(result.jac)
-        left = np.clip(
-            np.log(rows.step_s / self._step_s(self._x, rows, compute_s, features)), -0.3, 0.3
-        )
+        left = np.clip(measured - self._log_step(self._x, design), -0.3, 0.3)
         kernel = kernel_matrix(rows, rows) + NUGGET_SD**2 * np.eye(len(rows))
         self._factor = cholesky(kernel, lower=True, overwrite_a=True, check_finite=False)
         self._weights = cho_solve((self._factor, True), left, check_finite=False)
 
     def predict(self, rows: StepRows) -> Predicted:
         """Raises KeyError when a workload was not fitted."""
-        compute_s, features = self.compute_s(rows), rows.features
-
-        def centre(x: Floats) -> Floats:
-            return np.log(self._step_s(x, rows, compute_s, features))
-
-        slopes = log_slopes(centre, self._x)
-        variance = np.einsum("ij,jk,ik->i", slopes, self._covariance, slopes)
+        design = self._design(rows)
+        slopes = self._slopes(self._x, design)
+        variance = np.einsum("ij,ij->i", slopes @ self._covariance, slopes)
         cross = kernel_matrix(rows, self.rows)
         known = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
         prior = sum(value**2 for value in RESIDUAL_SD)
         variance += np.maximum(prior - (known**2).sum(axis=0), 0.0) + NUGGET_SD**2
         return Predicted(
-            step_s=np.exp(centre(self._x) + cross @ self._weights), log_sd=np.sqrt(variance)
+            step_s=np.exp(self._log_step(self._x, design) + cross @ self._weights),
+            log_sd=np.sqrt(variance),
         )
 
     def compute_s(self, rows: StepRows) -> Floats:
@@ -171,24 +192,48 @@ class AllReduceModel:
             out[here] = _along(self._compute[name], rows.batch[here])
         return out
 
-    def _index(self, rows: StepRows) -> NDArray[np.intp]:
+    def _design(self, rows: StepRows) -> _Design:
         place = {name: i for i, name in enumerate(self.workloads)}
-        return np.array([place[name] for name in rows.workload.tolist()], dtype=np.intp)
+        return _Design(
+            index=np.array([place[name] for name in rows.workload.tolist()], dtype=np.intp),
+            compute_s=self.compute_s(rows),
+            features=rows.features,
+            crowd=(rows.most_gpus - 1.0) / 3.0,
+            many=rows.replicas > 1,
+        )
 
-    def _step_s(self, x: Floats, rows: StepRows, compute_s: Floats, features: Floats) -> Floats:
-        at, index = self._at, self._index(rows)
-        columns = [PLACEMENT_TERMS.index(term) for term in DEPARTURES]
-        coefficients = np.tile(x[at.shared], (len(index), 1))
-        coefficients[:, columns] += x[at.departures].reshape(at.workloads, -1)[index]
-        sync = np.exp(x[at.scale][index] + (features * coefficients).sum(axis=1))
-        crowd = 1.0 + x[at.contention][index] * (rows.most_gpus - 1.0) / 3.0
+    def _log_step(self, x: Floats, design: _Design) -> Floats:
+        """Logarithm of the closed form's step in seconds."""
+        at, index = self._at, design.index
+        departing = (
+            design.features[:, _DEPARTING] * x[at.departures].reshape(at.workloads, -1)[index]
+        )
+        sync = np.exp(
+            x[at.scale][index] + design.features @ x[at.shared] + departing.sum(axis=1)
+        )
         step = step_s(
-            compute_s * np.maximum(crowd, 0.5),
-            np.where(rows.replicas > 1, sync, 0.0),
+            design.compute_s * np.maximum(1.0 + x[at.contention][index] * design.crowd, 0.5),
+            np.where(design.many, sync, 0.0),
             forward_share=1.0 / (1.0 + np.exp(-x[at.forward][index])),
             sharpness=1.0 + np.exp(np.clip(x[at.sharpness], -3.0, 3.5)),
         )
-        return np.asarray(step, dtype=np.float64)
+        return np.asarray(np.log(step), dtype=np.float64)
+
+    def _slopes(self, x: Floats, design: _Design, *, step: float = 1e-5) -> Floats:
+        """Forward differences of _log_step, shape (rows, parameters). What every workload
+        has its own of is moved for all workloads at once: a row feels one of them."""
+        base = self._log_step(x, design)
+        slopes = np.zeros((len(base), self._at.size))
+        for i in range(self._at.sharpness + 1):
+            moved = x.copy()
+            moved[i] += step
+            slopes[:, i] = (self._log_step(moved, design) - base) / step
+        rows = np.arange(len(base))
+        for places in self._at.own():
+            moved = x.copy()
+            moved[places] += step
+            slopes[rows, places[design.index]] = (self._log_step(moved, design) - base) / step
+        return slopes
 
     def _priors(self) -> tuple[Floats, Floats, Floats]:
         """Where the search starts, and each parameter's prior mean and standard deviation."""
@@ -216,33 +261,32 @@ def kernel_matrix(a: StepRows, b: StepRows) -> Floats:
     near in placement alone; of the same placement; of the same placement in any workload;
     and near in nodes and batch.
     """
+    variances = [value**2 for value in RESIDUAL_SD]
+    same_shape = a.shape[:, None] == b.shape[None, :]
+    out = np.where(same_shape, variances[3], 0.0)
+    for name in set(a.workload.tolist()):
+        rows, columns = np.flatnonzero(a.workload == name), np.flatnonzero(b.workload == name)
+        block = np.ix_(rows, columns)
+        out[block] += _within_workload(a.where(rows), b.where(columns), variances)
+        out[block] += variances[2] * same_shape[block]
+    return out
 
+
+def _within_workload(a: StepRows, b: StepRows, variances: Sequence[float]) -> Floats:
     def distance(field: str, scale: float) -> Floats:
         left, right = getattr(a, field), getattr(b, field)
         out: Floats = ((np.log(left)[:, None] - np.log(right)[None, :]) / scale) ** 2
         return out
 
-    same_workload = a.workload[:, None] == b.workload[None, :]
-    same_shape = (a.shape[:, None] == b.shape[None, :]).astype(float)
     nodes = distance("nodes", 0.35)
     batch = np.exp(-0.5 * distance("batch", 0.7))
-    placement = np.exp(
-        -0.5
-        * (
-            nodes
-            + distance("most_gpus", 0.5)
-            + distance("fewest_gpus", 0.5)
-            + distance("replicas", 0.4)
-        )
+    others = (
+        distance("most_gpus", 0.5) + distance("fewest_gpus", 0.5) + distance("replicas", 0.4)
     )
-    v = [value**2 for value in RESIDUAL_SD]
-    within = (
-        v[0] * batch * placement
-        + v[1] * placement
-        + v[2] * same_shape
-        + v[4] * batch * np.exp(-0.5 * nodes)
-    )
-    return np.asarray(same_workload * within + v[3] * same_shape, dtype=np.float64)
+    placement = np.exp(-0.5 * (nodes + others))
+    near = variances[0] * batch + variances[1]
+    out: Floats = near * placement + variances[4] * batch * np.exp(-0.5 * nodes)
+    return out
 
 
 def _compute_table(rows: StepRows, workload: str) -> tuple[Floats, Floats]:

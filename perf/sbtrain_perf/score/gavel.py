@@ -26,8 +26,21 @@ FOLDS = 5
 
 
 def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
-    """Ours beside linear scaling. One-GPU rates come from --fit alone; a multi-GPU row whose
-    network was not measured on one GPU of its type is left out."""
+    """Ours beside linear scaling, over all rows and for each GPU type."""
+    by_model = points(fit_dir, score_dir)
+    types = sorted({point.label for point in by_model["ours"]})
+    return [
+        summarise(group, model, members)
+        for group in ("all", *types)
+        for model, all_points in by_model.items()
+        if (members := [point for point in all_points if group in ("all", point.label)])
+    ]
+
+
+def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
+    """Points in total steps per second by model, labelled by GPU type. One-GPU rates come
+    from --fit alone; a multi-GPU row whose network was not measured on one GPU of its type is
+    left out."""
     known_rows = _usable(fit_dir)
     alone = {
         _key(row): 1.0 / row.number("steps_per_s") for row in known_rows if _gpus(row) == 1
@@ -35,25 +48,23 @@ def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
     known = _scaling_rows(known_rows, alone)
     asked = _scaling_rows(_usable(score_dir), alone)
     if not len(known) or not len(asked):
-        return []
+        return {"ours": [], "linear scaling": []}
     step, log_sd = MultiGpuModel(known).predict(asked)
     reach = np.exp(conformal_factor(_left_out_scores(known)) * log_sd)
-    gpus = asked.gpus
-    measured, predicted = gpus / asked.step_s, gpus / step
-    ours = [
-        Point(measured=m, predicted=p, low=p / r, high=p * r)
-        for m, p, r in zip(measured.tolist(), predicted.tolist(), reach.tolist(), strict=True)
-    ]
-    linear = [
-        Point(measured=m, predicted=p)
-        for m, p in zip(measured.tolist(), (gpus / asked.alone_s).tolist(), strict=True)
-    ]
-    scores = []
-    for group in ("all", *sorted(set(asked.gpu.tolist()))):
-        members = [i for i, gpu in enumerate(asked.gpu) if group in ("all", gpu)]
-        scores.append(summarise(group, "ours", [ours[i] for i in members]))
-        scores.append(summarise(group, "linear scaling", [linear[i] for i in members]))
-    return scores
+    measured = (asked.gpus / asked.step_s).tolist()
+    predicted = (asked.gpus / step).tolist()
+    linear = (asked.gpus / asked.alone_s).tolist()
+    types = asked.gpu.tolist()
+    return {
+        "ours": [
+            Point(measured=m, predicted=p, low=p / r, high=p * r, label=gpu)
+            for m, p, r, gpu in zip(measured, predicted, reach.tolist(), types, strict=True)
+        ],
+        "linear scaling": [
+            Point(measured=m, predicted=p, label=gpu)
+            for m, p, gpu in zip(measured, linear, types, strict=True)
+        ],
+    }
 
 
 def _usable(folder: Path) -> list[Row]:

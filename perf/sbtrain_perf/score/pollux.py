@@ -23,11 +23,32 @@ NODE_GROUPS = ("<=4", "6", ">=8")
 
 
 def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
-    """Ours beside Pollux's own model; rows of workloads without any fitted row are left out."""
+    """Ours beside Pollux's own model, by node count and by workload."""
+    by_model, asked = _predict(fit_dir, score_dir)
+    if asked is None:
+        return []
+    groups = [_node_group(nodes) for nodes in asked.nodes]
+    workloads = asked.workload.tolist()
+    return [
+        summarise(group, model, [all_points[i] for i in members])
+        for labels, order in ((groups, NODE_GROUPS), (workloads, sorted(set(workloads))))
+        for group in order
+        for model, all_points in by_model.items()
+        if (members := [i for i, label in enumerate(labels) if label == group])
+    ]
+
+
+def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
+    """Points in seconds a step, by model. Rows of a workload without any fitted row are left
+    out."""
+    return _predict(fit_dir, score_dir)[0]
+
+
+def _predict(fit_dir: Path, score_dir: Path) -> tuple[dict[str, list[Point]], StepRows | None]:
     known, asked = step_rows(read_table(fit_dir, FILE)), step_rows(read_table(score_dir, FILE))
     asked = asked.where(np.isin(asked.workload, np.unique(known.workload)))
     if not len(asked) or not len(known):
-        return []
+        return {"ours": [], "pollux": []}, None
     model = AllReduceModel(known)
     predicted = model.predict(asked)
     reach = np.exp(calibrate(known).of(model, asked) * predicted.log_sd)
@@ -37,17 +58,7 @@ def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
             asked.step_s.tolist(), predicted.step_s.tolist(), reach.tolist(), strict=True
         )
     ]
-    theirs = _pollux_points(known, asked)
-    groups = [_node_group(nodes) for nodes in asked.nodes]
-    workloads = asked.workload.tolist()
-    scores = []
-    for labels, order in ((groups, NODE_GROUPS), (workloads, sorted(set(workloads)))):
-        for group in order:
-            members = [i for i, label in enumerate(labels) if label == group]
-            if members:
-                scores.append(summarise(group, "ours", [ours[i] for i in members]))
-                scores.append(summarise(group, "pollux", [theirs[i] for i in members]))
-    return scores
+    return {"ours": ours, "pollux": _pollux_points(known, asked)}, asked
 
 
 def step_rows(table: Table) -> StepRows:
