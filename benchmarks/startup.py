@@ -70,6 +70,20 @@ def help_rows() -> list[Row]:
     return rows
 
 
+def plan_row() -> Row:
+    """Everything but the hand-over: site file, plan, job script; numpy is in it."""
+    with tempfile.TemporaryDirectory(prefix="sbtrain-bench-") as folder:
+        script = Path(folder, "train.sh")
+        script.write_text("#!/bin/sh\n")
+        words = ["--train-dry-run", "--train-steps=100", "-N2"]
+        numpy_ms, plan_ms = by_turns(
+            [sys.executable, "-c", "import numpy"],
+            [str(BIN / "sbtrain"), "--train-site=generic", *words, str(script)],
+        )
+    yardstick = f"import numpy {numpy_ms:.0f} ms"
+    return row("sbtrain --train-dry-run, ms of CPU time", yardstick, plan_ms, None)
+
+
 def slurm_answers() -> bool:
     if shutil.which("sbatch") is None:
         return False
@@ -121,7 +135,7 @@ def row(what: str, yardstick: str, value: float, bar: float | None) -> Row:
 
 
 def main() -> int:
-    rows = help_rows()
+    rows = [*help_rows(), plan_row()]
     if slurm_answers():
         rows += submission_rows()
     else:

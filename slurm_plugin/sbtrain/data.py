@@ -29,9 +29,15 @@ def data_set(
         samples: as the user says; None: counted where `count` says so and HDF5 tells.
 
     Raises:
-        RequestError: a path is missing or may not be read.
+        RequestError: a path is missing, may not be read, or cannot be handed on.
     """
     found = [cwd / Path(path).expanduser() for path in paths]
+    for path in found:
+        if os.pathsep in str(path):
+            raise RequestError(
+                f"--train-data: a path that holds {os.pathsep!r} cannot be handed on: {path}",
+                hint="rename it, or give a link of another name",
+            )
     total_bytes = sum(_size(path) for path in found)
     if samples is None and count == "count":
         samples = _samples(found)

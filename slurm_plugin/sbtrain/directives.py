@@ -117,6 +117,10 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
                 )
             continue
         place = _Place(file=file, number=number, line=line)
+        if line.startswith("#") and not _is_utf8(line):
+            if ours or theirs:
+                raise place.error("is not UTF-8 text", column=0, hint="save it as UTF-8")
+            continue
         if ours:
             train.extend(_ours(place, train_flags).train)
         elif theirs:
@@ -150,6 +154,11 @@ def quote_directive(word: str) -> str:
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _is_utf8(line: str) -> bool:
+    """Whether the line was decoded whole: bytes that are no UTF-8 come as surrogates."""
+    return not any("\ud800" <= mark <= "\udfff" for mark in line)
 
 
 def _is_command(line: str) -> bool:

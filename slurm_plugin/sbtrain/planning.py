@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,6 +179,23 @@ def _total_s(decision: Decision) -> float:
 
 def _without_limit(request: Request) -> Request:
     return dataclasses.replace(request, time_limit_s=None)
+
+
+def surroundings(environ: Mapping[str, str]) -> Surroundings:
+    """This process's own. Raises RequestError where the current folder is gone."""
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise RequestError(
+            f"the current folder cannot be used: {error.strerror}", hint="cd to another one"
+        ) from error
+    return Surroundings(cwd=cwd, environ=environ, stdin=_read_stdin)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin.isatty():
+        sys.stderr.write("sbtrain: reading the script from the terminal, up to Ctrl-D\n")
+    return sys.stdin.buffer.read()
 
 
 def no_plan(decision: Decision) -> PlanError:

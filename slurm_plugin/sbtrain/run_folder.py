@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ JOB_SCRIPT_NAME = "job.sh"
 
 def new_run_id(workload: str, now: datetime) -> str:
     """Unique, sortable, and fit for a folder and for Slurm's comment."""
-    return f"{workload}-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{workload}-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
 def runs_folder(cwd: Path, environ: Mapping[str, str]) -> Path:
@@ -52,20 +51,29 @@ def write_run_folder(plan: Plan, *, script: Script, job_text: str) -> Path:
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
         (folder / "script").mkdir(mode=0o700)
         publish_bytes(Path(plan.script), script.content, mode=0o700)
         publish_bytes(folder / PLAN_NAME, plan_to_json(plan).encode())
         job_path = folder / JOB_SCRIPT_NAME
-        publish_bytes(job_path, os.fsencode(job_text))
-    except OSError as error:
+        publish_bytes(job_path, job_text.encode("utf-8", errors="surrogateescape"))
+    except BaseException as error:
         remove_run_folder(plan)
-        raise HomeError(
-            f"cannot write the run folder {folder}: {error.strerror}",
-            hint="submit from a folder that all nodes share and you may write, "
-            "or set SBTRAIN_RUNS to one",
-        ) from error
+        if isinstance(error, OSError):
+            raise _unwritable(folder, error) from error
+        raise
     return job_path
 
 
 def remove_run_folder(plan: Plan) -> None:
     shutil.rmtree(plan.run_dir, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> HomeError:
+    return HomeError(
+        f"cannot write the run folder {folder}: {error.strerror}",
+        hint="submit from a folder that all nodes share and you may write, "
+        "or set SBTRAIN_RUNS to one",
+    )

@@ -21,6 +21,8 @@ from sbtrain.directives import Directives
 from sbtrain.flags import TrainOptions
 from sbtrain.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import ModelShape, NodeRange, Plan, Request
 
@@ -232,11 +234,13 @@ def _resumable(settings: Sequence[Setting], options: TrainOptions, script: Scrip
 
 
 def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:
-    """Nodes that -N, -n and --train-nodes leave together."""
+    """Nodes that -N, -w, -n and --train-nodes leave together."""
     asked = NodeRange()
     value = last_value(settings, "nodes")
     if value is not None:
         asked = _node_range(value)
+    named = _named_nodes(settings)
+    asked = NodeRange(low=max(asked.low, named), high=asked.high)
     tasks = _tasks(settings, "ntasks")
     if tasks:
         per_node = _tasks(settings, "ntasks-per-node")
@@ -248,11 +252,22 @@ def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:
         asked = NodeRange(low=max(asked.low, ours.low), high=high)
     if asked.high is not None and asked.low > asked.high:
         raise RequestError(
-            "--train-nodes and the options of sbatch (--nodes, --ntasks) leave no number of "
-            "nodes",
+            "--train-nodes and the options of sbatch (--nodes, --nodelist, --ntasks) leave "
+            "no number of nodes",
             hint="give one of them, or ranges that overlap",
         )
     return asked
+
+
+def _named_nodes(settings: Sequence[Setting]) -> int:
+    """How many nodes --nodelist names: the job gets these at least."""
+    value = last_value(settings, "nodelist")
+    if not value or "/" in value:  # a path: sbatch reads the names from that file
+        return 1
+    try:
+        return len(set(expand(value)))
+    except LaunchError as error:
+        raise RequestError(f"--nodelist: {error.message}", hint=error.hint) from error
 
 
 def _node_range(value: str) -> NodeRange:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sbtrain.argv import CommandLine, given, split_command_line
 from sbtrain.flags import FLAGS
-from sbtrain.planning import Surroundings, decide, no_plan, read_call
+from sbtrain.planning import decide, no_plan, read_call, surroundings
 from sbtrain.script import Script
 
 _HELP = """\
@@ -35,7 +35,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if given(line.settings, "help", "usage"):
         sys.stdout.write(_HELP)
         return 0
-    around = Surroundings(cwd=Path.cwd(), environ=environ, stdin=lambda: b"")
+    around = surroundings(environ)
     asked = read_call(line, around, _stand_in(line, around.cwd))
     for one in asked.directives.dropped:
         sys.stderr.write(f"sbtrainctl: warning: {one.message}\n")

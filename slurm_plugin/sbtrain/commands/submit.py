@@ -59,9 +59,9 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"sbtrain {version()}\n")
         return 0
 
-    from sbtrain.planning import Surroundings, decide, no_plan, read_call
+    from sbtrain.planning import decide, no_plan, read_call, surroundings
 
-    around = Surroundings(cwd=Path.cwd(), environ=environ, stdin=sys.stdin.buffer.read)
+    around = surroundings(environ)
     asked = read_call(line, around)
     _warn([one.message for one in asked.directives.dropped], asked)
     client = _client(environ)

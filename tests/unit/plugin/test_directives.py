@@ -114,6 +114,13 @@ def test_components_are_refused() -> None:
         read("#SBATCH -N1", "#SBATCH hetjob", "#SBATCH -N2")
 
 
+def test_bytes_that_are_no_text() -> None:
+    line = b"#SBATCH --comment=\xff".decode(errors="surrogateescape")
+    with pytest.raises(DirectiveError, match="not UTF-8"):
+        read(line)
+    assert values(read(line.replace("SBATCH", " prose"), "#SBATCH -N2")) == {"nodes": "2"}
+
+
 def test_a_line_break_cannot_be_quoted() -> None:
     with pytest.raises(RequestError, match="line break"):
         quote_directive("a\nb")

@@ -77,6 +77,9 @@ def test_command_line_beats_environment_beats_script() -> None:
         (("--train-nodes=3",), NodeRange(low=3, high=3)),
         (("--train-nodes=2-6", "-N", "4-8"), NodeRange(low=4, high=6)),
         (("--train-nodes=auto", "-N", "4-8"), NodeRange(low=4, high=8)),
+        (("-w", "c[1-3],g1"), NodeRange(low=4)),
+        (("-w", "c[1-3]", "-N", "2-8"), NodeRange(low=3, high=8)),
+        (("-w", "./hosts"), NodeRange()),
     ],
 )
 def test_nodes(argv: tuple[str, ...], expected: NodeRange) -> None:
@@ -93,6 +96,9 @@ def test_nodes(argv: tuple[str, ...], expected: NodeRange) -> None:
         (("-t", "soon"), "--time: 'soon' is not a time limit"),
         (("-N4", "--train-nodes=2"), "leave no number of nodes"),
         (("-N4", "-n2"), "leave no number of nodes"),
+        (("-N1", "-w", "c[1-2]"), "leave no number of nodes"),
+        (("-w", "c[1-"), "--nodelist: "),
+        (("--train-data=a:b",), "cannot be handed on: /home/ada/a:b"),
         (("--train-data=no-such.h5",), "cannot read /home/ada/no-such.h5: No such file"),
         (("--train-no-resume", "--requeue"), "--train-no-resume contradicts"),
         (("--train-no-resume", "--train-checkpoint=c"), "--train-no-resume contradicts"),

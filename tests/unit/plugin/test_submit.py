@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrain
+from plans import example_plan
 from sbatch_reader import CONF_WITHOUT_SLURMCTLD, needs_sbatch
+from sbtrain.errors import HomeError
+from sbtrain.run_folder import write_run_folder
+from sbtrain.script import Script
 from sbtrain_jobs.process import run_command
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
@@ -189,6 +193,26 @@ def test_a_script_from_standard_input(place: Path, environ: dict[str, str]) -> N
     said = sbtrain(*words, cwd=place, environ=environ, stdin="")
     assert said.returncode == 1
     assert "the script is empty: standard input" in said.stderr
+
+
+def test_a_run_folder_of_another_run_is_not_touched(tmp_path: Path) -> None:
+    plan = example_plan(run_dir=str(tmp_path / "run"), script=str(tmp_path / "run/script/s"))
+    script = Script(name="s", folder=tmp_path, content=b"#!/bin/sh\n", shown="s")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/plan.json").write_text("another's")
+    with pytest.raises(HomeError, match="File exists"):
+        write_run_folder(plan, script=script, job_text="")
+    assert (tmp_path / "run/plan.json").read_text() == "another's"
+
+
+def test_a_reader_that_goes_away_is_no_crash(place: Path, environ: dict[str, str]) -> None:
+    command = f'"{sys.executable}" -m sbtrain.commands.submit --train-explain train.py | true'
+    script = ["/bin/bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"]
+    said = run_command(
+        script, cwd=place, env={**environ, "PATH": "/usr/bin:/bin"}, timeout_s=60
+    )
+    assert "Traceback" not in said.stderr
+    assert said.stdout in ("0\n", "1\n")
 
 
 def test_a_run_folder_that_cannot_be_written(place: Path, environ: dict[str, str]) -> None:
