@@ -2,9 +2,11 @@
 
 Seen on Slurm 22.05 at the moment the signal arrives (24.11 shows the same fields):
 
-    preempted            RUNNING, PreemptTime set; once the grace is over like "requeued"
+    preempted            RUNNING, PreemptTime set; once the grace is over like "requeued",
+                         or with --no-requeue COMPLETING and PreemptTime = EndTime
     time limit near      RUNNING, EndTime soon; at the limit COMPLETING, Reason=TimeLimit
-    cancelled            COMPLETING, Restarts as before
+    cancelled            COMPLETING, Restarts as before; PreemptTime, if the grace of a
+                         preemption was running, stays as it was
     requeued by others   COMPLETING, Restarts one higher, PreemptTime gone
     node lost            as requeued, and a node of the job is down; with --no-requeue
                          Reason=NodeDown; with --no-kill RUNNING on fewer nodes
@@ -35,21 +37,25 @@ def end_cause_of(
 ) -> EndCause:
     """Read the signs above. `any_lost` says whether one of these nodes is down; it is asked
     only where the answer hangs on it. A limit within limit_warning_s counts as near."""
-    if job.preempt_time_s is not None or JobState.PREEMPTED in (job.state, job.underlying):
+    below = (job.state, job.underlying)
+    if JobState.CANCELLED in below or JobState.REVOKED in below:
+        return "cancelled"
+    if JobState.PREEMPTED in below:
         return "preempted"
-    if JobState.NODE_FAIL in (job.state, job.underlying) or job.reason == "NodeDown":
+    if JobState.NODE_FAIL in below or job.reason == "NodeDown":
         return "node-fail"
     if job.state in {JobState.TIMEOUT, JobState.DEADLINE} or job.reason in _LIMITS:
         return "time-limit"
     missing = _missing(job, attempt)
     if attempt is not None and job.restarts > attempt.restarts:
         return "node-fail" if missing and any_lost(missing) else "requeued"
-    if job.state in {JobState.CANCELLED, JobState.REVOKED}:
-        return "cancelled"
     if job.state == JobState.COMPLETING:
-        known = attempt is not None or job.underlying == JobState.CANCELLED
-        return "cancelled" if known else "unknown"
+        if _ended_by_preemption(job):
+            return "preempted"
+        return "cancelled" if attempt is not None else "unknown"
     if job.state == JobState.RUNNING:
+        if job.preempt_time_s is not None:
+            return "preempted"
         if missing and any_lost(missing):
             return "node-fail"
         near = job.end_time_s is not None and job.end_time_s - now_s <= limit_warning_s
@@ -68,6 +74,13 @@ def attempt_from(environ: Mapping[str, str], job_id: str) -> Attempt | None:
         restarts=int(restarts) if restarts.isdecimal() else 0,
         nodes=expand(environ.get("SLURM_JOB_NODELIST", "")),
     )
+
+
+def _ended_by_preemption(job: JobInfo) -> bool:
+    """A job that cannot be requeued, ended in the very second of its preemption."""
+    if job.requeue or job.preempt_time_s is None or job.end_time_s is None:
+        return False
+    return job.end_time_s - job.preempt_time_s < 1
 
 
 def _missing(job: JobInfo, attempt: Attempt | None) -> tuple[str, ...]:

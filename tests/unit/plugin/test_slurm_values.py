@@ -149,7 +149,8 @@ class TestEndCause:
     def test_preempted_from_the_notice_to_the_end_of_the_grace(self) -> None:
         noticed = replace(JOB, preempt_time_s=1990.0, end_time_s=2005.0)
         assert cause(noticed) == cause(noticed, None) == "preempted"
-        assert cause(replace(DYING, preempt_time_s=1990.0)) == "preempted"
+        kept_out = replace(DYING, requeue=False, preempt_time_s=2000.0, end_time_s=2000.0)
+        assert cause(kept_out) == "preempted"
         assert cause(replace(JOB, state=JobState.PREEMPTED)) == "preempted"
         below = replace(DYING, underlying=JobState.PREEMPTED)
         assert cause(below) == "preempted"
@@ -165,6 +166,18 @@ class TestEndCause:
     def test_cancelled(self) -> None:
         assert cause(DYING) == "cancelled"
         assert cause(replace(JOB, state=JobState.CANCELLED), None) == "cancelled"
+
+    def test_cancelled_within_the_grace_of_a_preemption(self) -> None:
+        assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
+        assert cause(replace(DYING, preempt_time_s=1990.0, requeue=False)) == "cancelled"
+        told = replace(DYING, preempt_time_s=1990.0, underlying=JobState.CANCELLED)
+        assert cause(told, None) == "cancelled"
+        ended = replace(JOB, state=JobState.CANCELLED, preempt_time_s=1990.0)
+        assert cause(ended) == "cancelled"
+
+    def test_cancelled_within_the_grace_of_a_preemption(self) -> None:
+        """Slurm leaves PreemptTime set; a requeue would raise the job from the dead."""
+        assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
 
     def test_without_knowing_how_it_began_a_dying_job_tells_nothing(self) -> None:
         assert cause(DYING, None) == "unknown"
