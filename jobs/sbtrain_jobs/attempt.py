@@ -147,6 +147,7 @@ class Attempt:
 
     def _begin_training(self) -> None:
         self._phase = "training"
+        self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
         self._say(
             f"all {self._plan.nodes} nodes met; starting {len(self._plan.roles)} trainers"
@@ -169,7 +170,7 @@ class Attempt:
             case PeerJoined(peer=peer):
                 self._joined(peer)
             case PeerLeft(peer=peer):
-                self._roster.left(peer)
+                self._roster.left(peer, told_to=self._phase == "ending")
                 if self._roster.lost_nodes and self._phase in ("meeting", "training"):
                     self._say(f"lost {', '.join(self._roster.lost_nodes)}")
                     self._begin_ending(grace_s=self._grace_s())

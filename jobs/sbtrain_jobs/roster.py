@@ -27,6 +27,7 @@ class Roster:
         self._met: set[int] = set()
         self._lost: set[int] = set()
         self._ended: dict[int, int] = {}
+        self.started = False  # trainers run, or are about to
         self.failure: RoleFailure | None = None  # the first
 
     def joined(self, peer: Peer) -> bool:
@@ -49,10 +50,13 @@ class Roster:
             return self._agents.get(hello.node) == peer
         return self._trainers.get(hello.rank) == peer
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Peer, *, told_to: bool) -> None:
+        """told_to: the agents were told to finish."""
         hello = peer.hello
         if hello.who == "agent" and self._agents.get(hello.node) == peer:
             del self._agents[hello.node]
+            if told_to and not self.started:
+                return
             if any(rank not in self._ended for rank in ranks_on(self._plan, hello.node)):
                 self._lost.add(hello.node)
         elif hello.who == "trainer" and self._trainers.get(hello.rank) == peer:

@@ -132,7 +132,7 @@ def test_a_trainer_that_ignores_term_is_killed_and_so_are_its_children(
 
 
 def test_a_shell_script_trains_too(make_run: MakeRun) -> None:
-    script = '#!/bin/bash -e\necho "I am $SBTRAIN_ROLE $SBTRAIN_ROLE_INDEX of $1"\nexit 5\n'
+    script = '#!/bin/bash -e\necho "I am $SBTRAIN_ROLE $SBTRAIN_ROLE_INDEX of $1"\nsleep $SBTRAIN_RANK\nexit 5\n'
     run = make_run(script, name="train.sh", script_args=("two words",))
     run.start()
     assert run.wait() == 5, run.output

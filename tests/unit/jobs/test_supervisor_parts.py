@@ -90,10 +90,22 @@ def test_a_node_is_lost_when_its_agent_leaves_before_its_roles() -> None:
     first, second = peer(1, node=0), peer(2, node=1)
     assert roster.joined(first)
     assert roster.joined(second)
+    roster.started = True
     roster.ended(0, 0)
-    roster.left(first)
+    roster.left(first, told_to=False)
     assert roster.lost_nodes == ()
-    roster.left(second)
+    roster.left(second, told_to=True)
+    assert roster.lost_nodes == ("c2",)
+
+
+def test_an_agent_that_goes_home_before_the_start_is_not_lost() -> None:
+    roster = Roster(example_plan(), ("c1", "c2"))
+    first, second = peer(1, node=0), peer(2, node=1)
+    roster.joined(first)
+    roster.joined(second)
+    roster.left(first, told_to=True)
+    assert roster.lost_nodes == ()
+    roster.left(second, told_to=False)
     assert roster.lost_nodes == ("c2",)
 
 
