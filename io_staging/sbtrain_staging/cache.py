@@ -26,12 +26,13 @@ from urllib.parse import quote
 from sbtrain_staging import locks
 from sbtrain_staging.disk import remove_tree
 from sbtrain_staging.errors import ScratchError, StagingError
-from sbtrain_staging.manifest import Kind, Manifest
+from sbtrain_staging.manifest import Kind, Manifest, source_key
 from sbtrain_staging.publish import TEMPORARY_MARK, fsync_folder, publish_bytes
-from sbtrain_staging.records import Header, read_header, read_record, record_name
+from sbtrain_staging.records import Header, read_header, read_record
 
 # An unfinished copy of another source is kept this long after its writer died.
 KEEP_PARTIAL_S = 3600.0
+_KEY_LETTERS = len(source_key(""))
 _TRASH_MARK = f"trash{TEMPORARY_MARK}"
 
 
@@ -80,7 +81,7 @@ class NodeCache:
         return locks.held(self.root / "lock")
 
     def record_of(self, manifest: Manifest) -> Path:
-        return self.records / record_name(manifest.root, manifest.fingerprint)
+        return self.records / manifest.version
 
     def copies(self) -> Iterator[CachedCopy]:
         """All finished copies; a content that two sources share comes twice."""
@@ -111,7 +112,7 @@ class NodeCache:
     def predecessor(self, manifest: Manifest) -> tuple[Path, Manifest, list[bytes]] | None:
         """The newest finished copy of another version of this source: its folder, its
         manifest and the digests of its pieces."""
-        key = record_name(manifest.root, "")
+        key = source_key(manifest.root)
         mine = self.record_of(manifest)
         found = [copy for copy in self.copies() if copy.record.name.startswith(key)]
         found = [copy for copy in found if copy.record != mine]
@@ -217,7 +218,8 @@ class NodeCache:
         """Remove what dead runs left; the caller holds the lock.
 
         Args:
-            keep: the version whose unfinished copy is about to be taken up again.
+            keep: the version whose unfinished copy is about to be taken up again; those of
+                other versions of that source are of no use any more.
         """
         self._sweep_partial(keep, older_than_s)
         known = {copy.header.content for copy in self.copies()}
@@ -248,8 +250,9 @@ class NodeCache:
             if found.name.startswith(_TRASH_MARK):
                 remove_tree(found)
                 continue
+            outdated = bool(keep) and version[:_KEY_LETTERS] == keep[:_KEY_LETTERS]
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - found.stat().st_mtime < older_than_s:
+                if not outdated and time.time() - found.stat().st_mtime < older_than_s:
                     continue
             self.drop_partial(version)
 

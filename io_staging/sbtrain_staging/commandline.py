@@ -79,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
         help="nodes that read the source (1)",
     )
     run.add_argument(
+        "--mode",
+        choices=("replicate", "shard"),
+        default="replicate",
+        help="all nodes hold all, or each node its part of the files (replicate)",
+    )
+    run.add_argument(
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
     )
     run.add_argument("--json", action="store_true", help="print the report on stdout")
@@ -195,6 +201,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         quota_bytes=options.quota,
         readers=options.readers,
         order_seed=options.order_seed,
+        mode=options.mode,
     )
     code = 0
     try:

@@ -156,6 +156,11 @@ class Manifest:
         """32 hex digits that name this version of this source."""
         return digest(self._columns()).hex()
 
+    @property
+    def version(self) -> str:
+        """A file name for this version of this source: first what all versions share."""
+        return f"{source_key(self.root)}{self.fingerprint}"
+
     def content_id(self, file_digests: dict[int, bytes]) -> str:
         """32 hex digits over names, modes, links, sizes, holes, hashes and times of all files.
 
@@ -234,6 +239,11 @@ class Manifest:
             at += width
         if at != len(rest) or len(self.paths) != entries:
             raise ValueError("cut short")
+
+
+def source_key(root: str) -> str:
+    """How the versions of a source begin."""
+    return f"{digest(os.fsencode(root)).hex()[:16]}-"
 
 
 def shown_path(path: bytes) -> str:

@@ -34,7 +34,7 @@ class PartialCopy:
         self._cache = cache
         self._manifest = manifest
         self._table = table
-        version = manifest.fingerprint
+        version = manifest.version
         self.folder = cache.partial / version
         self.tree = self.folder / "tree"
         self._lock = FileLock(cache.partial / f"{version}.lock")

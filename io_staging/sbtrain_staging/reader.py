@@ -105,8 +105,7 @@ class StagedData:
         self.manifest = manifest
         self._cache = cache
         self._table = PieceTable(manifest)
-        self._version = manifest.fingerprint
-        self._partial = cache.partial / self._version
+        self._partial = cache.partial / manifest.version
         self._there: set[int] = set()
         self._records_read = 0
         self._places = {path: index for index, path in enumerate(manifest.paths)}

@@ -1,19 +1,18 @@
 """What a node remembers of a source that it holds: its manifest and the hash of every piece.
 
 A record is one file: a line of JSON, the digests of all pieces, the packed manifest. Its
-name is a key of the source's path and the fingerprint of the version.
+name is the manifest's version.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sbtrain_staging.errors import StagingError
-from sbtrain_staging.hashing import DIGEST_BYTES, digest
+from sbtrain_staging.hashing import DIGEST_BYTES
 from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.publish import publish_bytes
 
@@ -37,10 +36,6 @@ class Header:
     size_bytes: int
     entries: int
     digests: int
-
-
-def record_name(root: str, fingerprint: str) -> str:
-    return f"{digest(os.fsencode(root)).hex()[:16]}-{fingerprint}"
 
 
 def write_record(

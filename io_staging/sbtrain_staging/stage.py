@@ -6,7 +6,7 @@ import random
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sbtrain_staging import scratch
@@ -15,7 +15,7 @@ from sbtrain_staging.errors import SourceError, StagingError, VerificationError,
 from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.move import Move
 from sbtrain_staging.partial import PartialCopy
-from sbtrain_staging.pieces import PieceTable, from_bytes, set_of, to_bytes
+from sbtrain_staging.pieces import PieceSet, PieceTable, from_bytes, set_of, to_bytes
 from sbtrain_staging.pipeline import Engine
 from sbtrain_staging.progress import Progress
 from sbtrain_staging.reader import arrival_order
@@ -29,6 +29,7 @@ from sbtrain_staging.report import (
 )
 from sbtrain_staging.scan import changed_error, first_change, scan
 from sbtrain_staging.schedule import Lane, chunk_size, plan_lanes
+from sbtrain_staging.shards import shard_of
 from sbtrain_staging.world import World, node_name, together
 
 DEFAULT_HOLD_S = 24 * 3600.0
@@ -48,6 +49,7 @@ class Settings:
         hold_s: how long the copies are kept for this key at least.
         order_seed: files arrive in the order that reader.epoch_order draws from it; None
             is the order of their names.
+        mode: "replicate" (all nodes hold all) or "shard" (each node holds its part).
     """
 
     to: str
@@ -57,6 +59,7 @@ class Settings:
     readers: int = 1
     hold_s: float = DEFAULT_HOLD_S
     order_seed: int | None = None
+    mode: str = "replicate"
 
 
 @dataclass(slots=True)
@@ -94,7 +97,7 @@ class Stager:
         manifests = [scan(source, self._world) for source in sources]
         self._check_size(manifests)
         for manifest in manifests:
-            self._stage(cache, manifest)
+            self._stage(cache, self._share(manifest))
         seconds = time.monotonic() - started
         report = NodeReport(
             node=name,
@@ -107,13 +110,26 @@ class Stager:
         nodes = [node_from_bytes(line) for line in self._world.exchange(node_to_bytes(report))]
         return StagingReport(
             key=self._settings.key,
-            mode="replicate",
+            mode=self._settings.mode,
             dataset_bytes=sum(manifest.size_bytes for manifest in manifests),
             source_bytes_read=sum(node.source_bytes_read for node in nodes),
             seconds=max(node.seconds for node in nodes),
             sources=tuple(self._tally.sources),
             nodes=tuple(nodes),
         )
+
+    def _share(self, manifest: Manifest) -> Manifest:
+        """The part of a source that is for this node."""
+        if self._settings.mode != "shard":
+            return manifest
+        found: list[Manifest] = []
+
+        def deal() -> None:
+            seed, world = self._settings.order_seed, self._world
+            found.append(shard_of(manifest, rank=world.rank, size=world.size, seed=seed))
+
+        self._together(deal)
+        return found[0]
 
     def _together(self, step: Callable[[], None]) -> None:
         def nothing() -> bytes:
@@ -185,11 +201,11 @@ class Stager:
 
     def _present_here(self, cache: NodeCache, manifest: Manifest) -> Path | None:
         with cache.locked():
-            cache.sweep(keep=manifest.fingerprint)
+            cache.sweep(keep=manifest.version)
             copy = cache.find(manifest)
             if copy is None:
                 return None
-            cache.drop_partial(manifest.fingerprint)
+            cache.drop_partial(manifest.version)
             cache.pin(copy.header.content, self._settings.key, self._until_s())
             return copy.path
 
@@ -238,18 +254,11 @@ class Stager:
         self._on_scratch(
             cache.root, lambda: self._take_up(cache, manifest, table, partial, place, known)
         )
-        wanted, held = self._facts(table, place, known)
-        seed = self._settings.order_seed
-        lanes = plan_lanes(
-            table,
-            wanted=wanted,
-            held=held,
-            readers=self._settings.readers,
-            order=None if seed is None else arrival_order(manifest, table, seed),
-        )
+        have = table.all if place is not None else set_of(known, size=len(table))
+        lanes = self._lanes(manifest, table, have)
         folder = partial.tree if place is None else place.parent
         move = Move(manifest, table, partial, folder=folder, known=known)
-        self._move(move, lanes, wanted, held)
+        self._move(move, lanes, table.bytes_in(table.all & ~have))
         self._check_unchanged(manifest)
         if place is None:
             known.update(move.digests())
@@ -286,20 +295,20 @@ class Stager:
         partial.reserve(quota_bytes=self._settings.quota_bytes)
         known.update(partial.digests)
 
-    def _facts(
-        self, table: PieceTable, place: Path | None, known: Mapping[int, bytes]
-    ) -> tuple[list[int], list[int]]:
-        """What every rank wants and holds."""
-        bits = table.all if place is not None else set_of(known, size=len(table))
-        held = [from_bytes(found) for found in self._world.exchange(to_bytes(bits))]
-        return [table.all] * self._world.size, held
+    def _lanes(self, manifest: Manifest, table: PieceTable, have: PieceSet) -> list[Lane]:
+        """Where each piece comes from: known to all ranks, or this rank's own affair."""
+        seed = self._settings.order_seed
+        order = None if seed is None else arrival_order(manifest, table, seed)
+        every, readers = table.all, self._settings.readers
+        if self._settings.mode == "shard":
+            own = plan_lanes(table, wanted=[every], held=[have], readers=readers, order=order)
+            return [replace(lane, chain=(self._world.rank,)) for lane in own]
+        held = [from_bytes(found) for found in self._world.exchange(to_bytes(have))]
+        wanted = [every] * self._world.size
+        return plan_lanes(table, wanted=wanted, held=held, readers=readers, order=order)
 
-    def _move(
-        self, move: Move, lanes: Sequence[Lane], wanted: Sequence[int], held: Sequence[int]
-    ) -> None:
-        missing = [
-            move.table.bytes_in(want & ~have) for want, have in zip(wanted, held, strict=True)
-        ]
+    def _move(self, move: Move, lanes: Sequence[Lane], missing_bytes: int) -> None:
+        missing = [int(said) for said in self._world.exchange(b"%d" % missing_bytes)]
         self._progress.begin(f"staging {move.manifest.name}", missing)
         engine = Engine(
             self._world,
@@ -323,7 +332,10 @@ class Stager:
 
     def _check_unchanged(self, manifest: Manifest) -> None:
         """Look once more at the source, each rank at its share."""
-        share = range(self._world.rank, len(manifest), self._world.size)
+        whole = self._settings.mode == "shard"
+        share = range(len(manifest))[
+            0 if whole else self._world.rank :: 1 if whole else self._world.size
+        ]
 
         def look() -> None:
             changed = first_change(manifest, share)
@@ -345,7 +357,7 @@ class Stager:
 
         contents = together(self._world, content)
         odd = next((r for r, found in enumerate(contents) if found != contents[0]), None)
-        if odd is not None:
+        if odd is not None and self._settings.mode == "replicate":
             raise VerificationError(
                 f"nodes {self._names[0]} and {self._names[odd]} hold different copies of "
                 f"{manifest.root}",

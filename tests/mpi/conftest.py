@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mpi_environment import environment
 from sbtrain_jobs.process import CommandResult, run_command
 from sbtrain_staging.report import StagingReport, read_report
 
@@ -64,13 +65,6 @@ class Nodes:
 
     def cache(self, rank: int) -> Path:
         return self.folder / "scratch" / f"c{rank + 1}" / f"sbtrain-cache-{os.getuid()}"
-
-
-def environment() -> dict[str, str]:
-    """The environment without what a launcher around the tests may have set."""
-    own = ("SLURM", "PMI", "OMPI", "MPI", "SBTRAIN")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,13 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from mpi_environment import environment
 from sbtrain_jobs.process import end_session, start_process
 from staging_trees import snapshot, stray_names, write_file, write_odd_tree
 
@@ -34,10 +36,8 @@ def descendants(pid: int) -> list[int]:
 def kill_within(nodes, tree: Path, *, after_s: float, chance: random.Random) -> bool:
     """Start staging, kill one or all of its processes; whether it was still running."""
     argv = nodes.argv(NODES, nodes.run_arguments(tree), programs={})
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("SLURM")
-    }
-    process = start_process(argv, env=environment, stderr=-3, stdout=-3)
+    quiet = subprocess.DEVNULL
+    process = start_process(argv, env=environment(), stderr=quiet, stdout=quiet)
     try:
         time.sleep(after_s)
         running = process.poll() is None

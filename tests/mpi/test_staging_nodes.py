@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_jobs.process import run_command
+from mpi_environment import environment
+from sbtrain_jobs.process import end_session, run_command, start_process
 from sbtrain_staging.errors import ScratchError, SourceError, VerificationError, WorldError
 from staging_trees import snapshot, stray_names, write_file, write_odd_tree
 
@@ -198,3 +199,59 @@ def test_a_fault_in_the_middle_ends_all(
         report = nodes.stage(4, file)
         assert all(snapshot(Path(n.paths[0])) == snapshot(file) for n in report.nodes)
         assert all(stray_names(nodes.cache(each)) == [] for each in range(4))
+
+
+def test_shards_are_disjoint_balanced_and_read_once(nodes, tmp_path: Path) -> None:
+    tree = write_odd_tree(tmp_path / "tree")
+    files = {path.relative_to(tree) for path in tree.rglob("*") if is_file(path)}
+    extra = ("--mode", "shard", "--order-seed", "3")
+    report = nodes.stage(3, tree, extra=extra)
+    assert report.mode == "shard"
+    found: list[Path] = []
+    for node in report.nodes:
+        copy = Path(node.paths[0])
+        found += [path.relative_to(copy) for path in copy.rglob("*") if is_file(path)]
+        assert (copy / "latest").is_symlink()
+        assert (copy / "no-entries").is_dir()
+    assert sorted(found) == sorted(files)
+    expected, whole = snapshot(tree), snapshot(Path(report.nodes[0].paths[0]))
+    assert all(expected[path] == entry for path, entry in whole.items())
+    assert report.source_bytes_read == sum(node.bytes_received for node in report.nodes)
+    assert nodes.stage(3, tree, extra=extra).source_bytes_read == 0
+
+
+def test_one_file_cannot_be_dealt_out(nodes, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "data.h5", 1000)
+    result = nodes.try_stage(2, file, extra=("--mode", "shard"))
+    assert result.returncode == SourceError.exit_code
+    assert "too few to deal out to 2 nodes" in result.stderr
+
+
+def is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def test_several_readers_share_the_reading(nodes, tmp_path: Path) -> None:
+    tree = write_odd_tree(tmp_path / "tree")
+    report = nodes.stage(4, tree, extra=("--readers", "4"))
+    assert all(node.source_bytes_read > 0 for node in report.nodes)
+    assert report.source_bytes_read == report.nodes[0].bytes_received
+    assert all(snapshot(Path(node.paths[0])) == snapshot(tree) for node in report.nodes)
+
+
+def test_two_jobs_at_once_read_the_source_once(nodes, tmp_path: Path) -> None:
+    tree = write_odd_tree(tmp_path / "tree")
+    argv = nodes.argv(3, nodes.run_arguments(tree), programs={})
+    jobs = [start_process(argv, env=environment()) for _ in range(3)]
+    try:
+        assert [job.wait(timeout=120) for job in jobs] == [0, 0, 0]
+    finally:
+        for job in jobs:
+            end_session(job)
+            job.wait()
+    report = nodes.stage(3, tree)
+    assert report.source_bytes_read == 0
+    for rank, node in enumerate(report.nodes):
+        assert snapshot(Path(node.paths[0])) == snapshot(tree)
+        assert stray_names(nodes.cache(rank)) == []
+        assert len(list((nodes.cache(rank) / "data").iterdir())) == 1

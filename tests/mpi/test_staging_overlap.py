@@ -63,7 +63,7 @@ def test_a_part_of_a_large_file_can_be_read_before_its_end(nodes, tmp_path: Path
     nodes.stage(1, file)
     cache = nodes.cache(0)
     data = open_staged(cache.parent, file)
-    partial = cache / "partial" / data.manifest.fingerprint
+    partial = cache / "partial" / data.manifest.version
     (partial / "tree").mkdir(parents=True)
     published = next((cache / "data").iterdir())
     (published / "large.h5").rename(partial / "tree" / "large.h5")

@@ -161,7 +161,7 @@ def test_an_attempt_that_died_after_linking_leaves_the_older_copy_alone(
     big = tree / "train" / "b.tfrecord"
     write_file(big, big.stat().st_size, seed=9)
     cache = cache_of(tmp_path)
-    unfinished = cache.partial / scan(tree).fingerprint / "tree" / "tree" / "train"
+    unfinished = cache.partial / scan(tree).version / "tree" / "tree" / "train"
     unfinished.mkdir(parents=True)
     os.link(old / "train" / "b.tfrecord", unfinished / "b.tfrecord")
     new = Path(staged(tmp_path, tree).nodes[0].paths[0])

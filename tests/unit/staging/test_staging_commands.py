@@ -51,7 +51,7 @@ def test_an_unfinished_copy_is_shown(
     file = write_file(tmp_path / "a.h5", 40 << 20)
     assert main(["run", "--to", to, "--key", "k", str(file)], ENVIRON) == 0
     manifest = scan(file)
-    folder = NodeCache(tmp_path / "scratch" / "c1").partial / manifest.fingerprint
+    folder = NodeCache(tmp_path / "scratch" / "c1").partial / manifest.version
     folder.mkdir()
     (folder / "manifest").write_bytes(manifest.to_bytes())
     (folder / "journal").write_bytes(b"\0" * 20)
