@@ -371,7 +371,7 @@ class TestRealSlurm:
         client = bodies.commands()
         odd = "two  blanks, a\nline break; JobState=FAILED UserId=eve(0) é"
         client.submit(job("sleep 30", options=("--job-name=x JobState=TIMEOUT",), comment=odd))
-        client.submit(job("sleep 30", options=("--array=1-9:2%1", "-t", "1-12")))
+        client.submit(job("sleep 30", options=("--array=1-199:2%1", "-t", "1-12")))
         client.submit(job("sleep 30", options=(":", "-p", "urgent", "--output=/dev/null")))
         client.submit(job("kill -9 $$"))
         last = client.submit(job("exit 7")).job_id
@@ -449,6 +449,29 @@ class TestRealSlurm:
         eventually(lambda: "TERM requeued" in said.read_text(), within_s=60)
         waiting = reaches(client, job_id, JobState.PENDING)
         assert waiting.restarts == 1
+
+    def test_a_cancel_within_the_grace_is_a_cancel(
+        self, bodies: Bodies, tmp_path: Path
+    ) -> None:
+        said = tmp_path / "said"
+        client = bodies.commands()
+        job_id = client.submit(asking_job(bodies, said, "-p", "spot", "-w", "g2")).job_id
+        eventually(lambda: said.exists() and "ready" in said.read_text())
+        client.submit(job("sleep 5", options=("-p", "urgent", "-w", "g2", "--exclusive")))
+        eventually(lambda: "USR1 preempted" in said.read_text())
+        time.sleep(1.5)
+        client.cancel(job_id)
+        eventually(lambda: "TERM cancelled" in said.read_text())
+
+    def test_the_end_of_a_grace_without_requeue(self, bodies: Bodies, tmp_path: Path) -> None:
+        said = tmp_path / "said"
+        client = bodies.commands()
+        options = ("-p", "spot", "-w", "g2", "--no-requeue")
+        job_id = client.submit(asking_job(bodies, said, *options)).job_id
+        eventually(lambda: said.exists() and "ready" in said.read_text())
+        client.submit(job("sleep 5", options=("-p", "urgent", "-w", "g2", "--exclusive")))
+        eventually(lambda: "TERM preempted" in said.read_text(), within_s=60)
+        assert reaches(client, job_id, JobState.PREEMPTED).over
 
     def test_a_lost_node_is_told_from_a_requeue(
         self, bodies: Bodies, slurm_folder: Path, tmp_path: Path

@@ -278,6 +278,11 @@ class TestText:
         assert job.node_count == 2048
         assert job.preempt_time_s == 1796002400
 
+    def test_a_comment_of_several_lines_overwrites_nothing(self) -> None:
+        block = JOB_BLOCK.replace('UserId=3 "q"', "\nJobState=FAILED Requeue=0\n   Restarts=9")
+        job = text_forms.read_job_block(block)
+        assert (job.state, job.requeue, job.restarts) == (JobState.RUNNING, True, 2)
+
     def test_a_waiting_het_job_block(self) -> None:
         block = JOB_BLOCK.replace(
             "ArrayJobId=2 ArrayTaskId=0 ArrayTaskThrottle=1", "HetJobId=6 HetJobOffset=1"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError, SlurmUnparsableError
-from sbtrain.slurm.client import Submission, Submitted
+from sbtrain.slurm.client import JobInfo, Submission, Submitted
 from sbtrain.slurm.fake import FakeSlurm
 from sbtrain.slurm.refusals import may_have_arrived
 from sbtrain.slurm.states import JobState
@@ -78,6 +78,37 @@ def test_what_never_arrived_is_sent_again_once_slurm_surely_lacks_it(
     assert not submitted.found_again
     assert len(slurm.jobs()) == 1
     assert clock.now_s - begin_s >= Patience().settle_s
+
+
+def test_a_silence_in_the_search_starts_the_waiting_anew(
+    slurm: FakeSlurm, clock: Clock
+) -> None:
+    looks: list[float] = []
+
+    def find(token: str) -> tuple[JobInfo, ...]:
+        looks.append(clock.now_s)
+        if len(looks) == 3:
+            raise NOT_REACHED
+        return slurm.find_by_token(token)
+
+    tries: list[float] = []
+
+    def send(what: Submission) -> Submitted:
+        tries.append(clock.now_s)
+        if len(tries) == 1:
+            raise TIMED_OUT
+        return slurm.submit(what)
+
+    submit_once(
+        submission(),
+        send=send,
+        find=find,
+        cancel=slurm.cancel,
+        now=clock.now,
+        sleep=clock.sleep,
+        patience=Patience(look_s=2.0, settle_s=6.0),
+    )
+    assert tries[1] - looks[3] >= 6.0
 
 
 def test_slurm_that_does_not_answer_the_search_either_is_waited_for(
