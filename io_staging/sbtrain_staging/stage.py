@@ -332,10 +332,9 @@ class Stager:
 
     def _check_unchanged(self, manifest: Manifest) -> None:
         """Look once more at the source, each rank at its share."""
-        whole = self._settings.mode == "shard"
-        share = range(len(manifest))[
-            0 if whole else self._world.rank :: 1 if whole else self._world.size
-        ]
+        share = range(len(manifest))
+        if self._settings.mode == "replicate":
+            share = share[self._world.rank :: self._world.size]
 
         def look() -> None:
             changed = first_change(manifest, share)

@@ -232,7 +232,9 @@ def is_file(path: Path) -> bool:
 
 
 def test_several_readers_share_the_reading(nodes, tmp_path: Path) -> None:
-    tree = write_odd_tree(tmp_path / "tree")
+    tree = tmp_path / "tree"
+    for number in range(16):
+        write_file(tree / f"{number:02}", 1 << 20)
     report = nodes.stage(4, tree, extra=("--readers", "4"))
     assert all(node.source_bytes_read > 0 for node in report.nodes)
     assert report.source_bytes_read == report.nodes[0].bytes_received
