@@ -30,6 +30,8 @@ from sbtrain_jobs.signals import catch, notice_signals
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 
+OTHER_FILES = 256  # that the supervisor has open beside its connections
+
 
 def supervise(
     plan: Plan,
@@ -80,7 +82,7 @@ def supervise(
                 f"{plan.max_requeues}",
                 hint="the run folder and its checkpoints are untouched: submit again",
             )
-        _allow_many_connections()
+        _allow_connections(plan.nodes + len(plan.roles))
         inquiry = CauseInquiry(control, place.job_id, sink=events.put)
         outcome = Attempt(
             plan,
@@ -116,8 +118,11 @@ def supervise(
         record.close()
 
 
-def _allow_many_connections() -> None:
-    """As many open files as the host permits: one connection for each agent and trainer."""
+def _allow_connections(count: int) -> None:
+    """Room for one connection from each agent and trainer, where the host permits it. Not
+    more: srun hands this limit on to the trainers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = count + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sbtrain_perf.request import Role
+from sbtrain_perf.request import DataSet, Role
+from sbtrain_perf.timing_log import read_timing_log
+from sbtrain_staging.errors import SourceError
 from slurm_runs import TRAIN, SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
@@ -105,3 +108,59 @@ def test_a_job_with_fewer_nodes_than_the_plan_says_so(
     run.wait_for_state("COMPLETED", "FAILED", within_s=30)
     assert run.shown("ExitCode") == "21:0"
     assert "the job has 1 nodes" in run.output
+
+
+@pytest.mark.mpi
+def test_the_data_set_is_staged_before_the_first_step(
+    tmp_path: Path, slurm_environment: dict[str, str], slurm_folder: Path, runs: list[SlurmRun]
+) -> None:
+    pytest.importorskip("mpi4py")
+    data = tmp_path / "digits.h5"
+    data.write_bytes(bytes(range(256)) * 4096)
+    script = (
+        "import hashlib, os, pathlib\n"
+        "path = pathlib.Path(os.environ['SBTRAIN_DATA'])\n"
+        "print(path, hashlib.sha256(path.read_bytes()).hexdigest())\n"
+    )
+    run = slurm_run(
+        tmp_path,
+        slurm_environment,
+        script,
+        partition="standard",
+        data=DataSet(paths=(str(data),), total_bytes=data.stat().st_size),
+        scratch_path=str(slurm_folder / "tmp" / "%n"),
+    )
+    runs.append(run)
+    run.submit(nodelist="c1,c2")
+    run.wait_for_state("COMPLETED", "FAILED")
+    assert run.state == "COMPLETED", run.output
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    for rank, node in enumerate(("c1", "c2")):
+        path, found = run.log(f"worker-{rank}").split()
+        assert path.startswith(str(slurm_folder / "tmp" / node))
+        assert found == digest
+    timings = read_timing_log(Path(run.plan.run_dir) / "attempts" / "0" / "timings.h5")
+    (stage,) = timings.named("stage")
+    assert stage.numbers["size_bytes"] == data.stat().st_size
+    assert stage.numbers["source_bytes_read"] == data.stat().st_size
+
+
+@pytest.mark.mpi
+def test_data_that_is_not_there_ends_the_job_with_stagings_exit_code(
+    tmp_path: Path, slurm_environment: dict[str, str], slurm_folder: Path, runs: list[SlurmRun]
+) -> None:
+    pytest.importorskip("mpi4py")
+    run = slurm_run(
+        tmp_path,
+        slurm_environment,
+        TRAIN,
+        partition="standard",
+        data=DataSet(paths=(str(tmp_path / "gone.h5"),), total_bytes=8),
+        scratch_path=str(slurm_folder / "tmp" / "%n"),
+    )
+    runs.append(run)
+    run.submit()
+    run.wait_for_state("COMPLETED", "FAILED")
+    assert run.shown("ExitCode") == f"{SourceError.exit_code}:0"
+    assert "gone.h5" in run.output
+    assert run.attempts[0].cause == "failed"

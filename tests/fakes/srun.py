@@ -4,6 +4,7 @@ Starts --ntasks copies of the command with the variables of a step, waits for al
 and exits with the highest exit status. Injected by the environment:
     FAKE_SRUN_SKIP=1,2    tasks that are never started
     FAKE_SRUN_EXIT=N      nothing is started; exit with N
+    FAKE_SRUN_STAGE_S=S   staging takes S seconds, and brings nothing
     FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
 """
 
@@ -13,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 
@@ -22,6 +24,9 @@ def main(argv: list[str]) -> int:
     if code := os.environ.get("FAKE_SRUN_EXIT"):
         sys.stderr.write("srun: error: Unable to create step: injected\n")
         return int(code)
+    if "sbtrain_staging" in argv and (seconds := os.environ.get("FAKE_SRUN_STAGE_S")):
+        time.sleep(float(seconds))
+        return 1
     first = next(i for i, word in enumerate(argv) if not word.startswith("--"))
     options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
     tasks = int(options["ntasks"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_perf.request import Role
+from sbtrain_perf.request import DataSet, Role
 from supervised_runs import TRAIN, SupervisedRun, supervised_run
 
 USR1, USR2, TERM, KILL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL
@@ -132,7 +132,12 @@ def test_a_trainer_that_ignores_term_is_killed_and_so_are_its_children(
 
 
 def test_a_shell_script_trains_too(make_run: MakeRun) -> None:
-    script = '#!/bin/bash -e\necho "I am $SBTRAIN_ROLE $SBTRAIN_ROLE_INDEX of $1"\nsleep $SBTRAIN_RANK\nexit 5\n'
+    script = (
+        "#!/bin/bash -e\n"
+        'echo "I am $SBTRAIN_ROLE $SBTRAIN_ROLE_INDEX of $1"\n'
+        "sleep $SBTRAIN_RANK\n"
+        "exit 5\n"
+    )
     run = make_run(script, name="train.sh", script_args=("two words",))
     run.start()
     assert run.wait() == 5, run.output
@@ -313,6 +318,29 @@ def test_a_notice_before_agents_meet(make_run: MakeRun) -> None:
     run.signal(USR1)
     assert run.wait() == 85, run.output
     assert run.requeues == ["7"]
+
+
+def test_a_notice_during_staging(make_run: MakeRun) -> None:
+    run = make_run(
+        data=DataSet(paths=("/shared/digits.h5",), total_bytes=1 << 20), scratch_path="/tmp/%n"
+    )
+    run.environ["FAKE_SRUN_STAGE_S"] = "600"
+    run.start()
+    run.wait_for(lambda: "staging 1 MiB to 2 nodes" in run.output)
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+    assert run.last("ended").cause == "preempted"
+
+
+def test_staging_that_fails_is_the_jobs_failure(make_run: MakeRun) -> None:
+    run = make_run(data=DataSet(paths=("/shared/digits.h5",)), scratch_path="/tmp/%n")
+    run.environ["FAKE_SRUN_STAGE_S"] = "0"
+    run.start()
+    assert run.wait() == 1, run.output
+    assert "staging ended with exit status 1" in run.output
+    assert run.requeues == []
 
 
 def test_a_notice_that_nobody_heard_is_asked_for(make_run: MakeRun) -> None:
