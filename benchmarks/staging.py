@@ -11,132 +11,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from staging_room import MPI_OVER_TCP, Room, machine_room, why_not
+from staging_runs import LIMIT_S, MIB, SEED, Bench, make_file, make_tree, say, table
 
 from sbtrain_jobs.process import end_session, run_command, start_process
 from sbtrain_staging.reader import open_staged
-from sbtrain_staging.report import StagingReport, read_report
 from sbtrain_staging.simulate import Rates, simulated_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
-MPIEXEC = Path(sys.prefix, "bin", "mpiexec")
-MIB = 1 << 20
 LINK_MBIT = 100
 FAST_LINK_MBIT = 1000
-SEED = 1
-LIMIT_S = 900.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One bar; met is None where it could not be measured."""
-
-    what: str
-    yardstick: str
-    value: float | None
-    bar: str
-    met: bool | None
-    note: str = ""
-
-
-@dataclass(slots=True)
-class Bench:
-    """Where a run works, and what it found so far."""
-
-    work: Path
-    scratch: Path
-    quick: bool
-    rows: list[Row] = field(default_factory=list)
-    peaks: list[int] = field(default_factory=list)
-    read_ratios: list[float] = field(default_factory=list)
-
-    def size(self, full: int, quick: int) -> int:
-        return quick if self.quick else full
-
-    def add(
-        self, what: str, yardstick: str, value: float, *, most: float | None = None,
-        least: float | None = None, note: str = "",
-    ) -> None:  # fmt: skip
-        bar = f"<= {most:g}" if most is not None else f">= {least:g}"
-        met = bool(value <= most if most is not None else value >= (least or 0.0))
-        self.rows.append(
-            Row(what=what, yardstick=yardstick, value=float(value), bar=bar, met=met, note=note)
-        )
-        say(f"{what}: {value:.4g} (bar {bar}) {note}")
-
-    def skip(self, what: str, bar: str, why: str) -> None:
-        self.rows.append(Row(what=what, yardstick="", value=None, bar=bar, met=None, note=why))
-        say(f"{what}: skipped, {why}")
-
-    def fresh(self) -> Path:
-        """An empty scratch for all nodes."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        self.scratch.mkdir()
-        return self.scratch
-
-    def argv(
-        self, nodes: int, source: str, *, room: Room | None = None, extra: Sequence[str] = ()
-    ) -> list[str]:
-        """Staging on some nodes; {mount} in the source is a node's own view of the server."""
-        options = ["--to", f"{self.scratch}/%n", "--key", "bench", "--report"]
-        options += [str(self.work / "stage.json"), *extra]
-        argv = [str(MPIEXEC)]
-        for node in range(nodes):
-            argv += [":"] if node else []
-            argv += ["-n", "1", "-env", "SBTRAIN_NODE_NAME", f"n{node + 1}"]
-            mount = ""
-            if room is not None:
-                argv += room.inside(node)
-                mount = str(room.mounts[node]) if room.mounts else ""
-            argv += [sys.executable, "-m", "sbtrain_staging", "run", *options]
-            argv += [source.replace("{mount}", mount)]
-        return argv
-
-    def stage(
-        self, nodes: int, source: str, *, room: Room | None = None, keep: bool = False
-    ) -> StagingReport:
-        if not keep:
-            self.fresh()
-        environment = {**os.environ, **(MPI_OVER_TCP if room is not None else {})}
-        argv = self.argv(nodes, source, room=room)
-        run_command(argv, timeout_s=LIMIT_S, env=environment)
-        report = read_report(self.work / "stage.json")
-        self.peaks += [node.peak_memory_bytes for node in report.nodes]
-        if not keep:
-            self.read_ratios.append(report.source_bytes_read / report.dataset_bytes)
-        return report
-
-
-def say(line: str) -> None:
-    print(f"[{time.strftime('%H:%M:%S')}] {line}", file=sys.stderr, flush=True)
-
-
-def make_file(path: Path, size_bytes: int) -> Path:
-    block = random.Random(SEED).randbytes(MIB)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as stream:
-        for start in range(0, size_bytes, MIB):
-            stream.write(block[: min(MIB, size_bytes - start)])
-    return path
-
-
-def make_tree(root: Path, files: int, size_bytes: int) -> Path:
-    block = random.Random(SEED).randbytes(size_bytes + files)
-    for number in range(files):
-        folder = root / f"{number % 100:02}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number:06}.jpg").write_bytes(block[number : number + size_bytes])
-    return root
 
 
 def bench_reads(bench: Bench) -> None:
@@ -262,47 +155,85 @@ def bench_link(bench: Bench) -> None:
     file.unlink()
 
 
-def others(source: Path, scratch: Path) -> dict[str, list[str]]:
-    """The same job by other tools, for one node's folder $1, as argument lists of sh."""
-    return {
-        "cp": [f"cp -r {source} $1/"],
-        "rsync": [f"rsync -aW --inplace {source} $1/"],
-        "tar": [f"tar -C {source.parent} -cf - {source.name} | tar -C $1 -xf -"],
-    }
+def others(source: Path) -> dict[str, str]:
+    """The same job by other tools, into one node's folder $1, as lines for sh."""
+    lines = {"cp": f"cp -r {source} $1/"}
+    if shutil.which("rsync") is not None:
+        lines["rsync"] = f"rsync -aW --inplace {source} $1/"
+    if source.is_dir():
+        lines["tar"] = f"tar -C {source.parent} -cf - {source.name} | tar -C $1 -xf -"
+    return lines
 
 
-def other_seconds(bench: Bench, line: str, nodes: int) -> float:
+def other_seconds(
+    bench: Bench, source: Path, name: str, nodes: int, room: Room | None = None
+) -> float:
     """All nodes at once by another tool, then flushed, as staging does."""
     scratch = bench.fresh()
-    folders = [scratch / str(node) for node in range(nodes)]
-    for folder in folders:
-        folder.mkdir()
+    running = []
     started = time.monotonic()
-    running = [start_process(["sh", "-c", line, "sh", str(folder)]) for folder in folders]
+    for node in range(nodes):
+        folder = scratch / str(node)
+        folder.mkdir()
+        seen = source if room is None else room.mounts[node] / source.name
+        inside = [] if room is None else room.inside(node)
+        argv = [*inside, "sh", "-c", others(seen)[name], "sh", str(folder)]
+        running.append(start_process(argv))
     for process in running:
         if process.wait(timeout=LIMIT_S) != 0:
-            raise RuntimeError(f"{line} failed")
+            raise RuntimeError(f"{name} failed")
     run_command(["sync", "-f", str(scratch)], timeout_s=LIMIT_S)
     return time.monotonic() - started
 
 
-def bench_host(bench: Bench, what: str, source: Path, least: float) -> None:
-    """Four nodes on this host against the best of the others, in turns."""
-    lines = others(source, bench.scratch)
-    if source.is_file():
-        lines.pop("tar")
-    if shutil.which("rsync") is None:
-        lines.pop("rsync")
-    times: dict[str, list[float]] = {name: [] for name in ("staging", *lines)}
+def compare(
+    bench: Bench, what: str, source: Path, *, least: float, room: Room | None = None
+) -> None:
+    """Four nodes by staging against the best of the others, in turns."""
+    times: dict[str, list[float]] = {name: [] for name in ("staging", *others(source))}
+    seen = str(source) if room is None else f"{{mount}}/{source.name}"
     for _ in range(bench.size(3, 1)):
-        times["staging"].append(bench.stage(4, str(source)).seconds)
-        for name, (line,) in lines.items():
-            times[name].append(other_seconds(bench, line, 4))
+        times["staging"].append(bench.stage(4, seen, room=room).seconds)
+        for name in others(source):
+            times[name].append(other_seconds(bench, source, name, 4, room))
     bench.fresh()
     middle = {name: statistics.median(found) for name, found in times.items()}
-    best = min(lines, key=middle.__getitem__)
+    best = min(others(source), key=middle.__getitem__)
     shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in middle.items())
     bench.add(what, f"best: {best}", middle[best] / middle["staging"], least=least, note=shown)
+
+
+def bench_file(bench: Bench) -> None:
+    file = make_file(bench.work / "one.h5", bench.size(1024, 128) * MIB)
+    compare(bench, "4 nodes on this host, one 1 GiB file, best / staging", file, least=1.0)
+
+
+def bench_tree(bench: Bench) -> None:
+    tree = make_tree(bench.work / "tree", bench.size(20_000, 2_000), 100_000)
+    compare(
+        bench, "4 nodes on this host, 20,000 files of 100 KB, best / staging", tree, least=2.0
+    )
+
+
+def bench_shared(bench: Bench) -> None:
+    """The same two where all nodes share one server's link, as on a cluster."""
+    what = "4 emulated nodes, one shared server, {}, best / staging"
+    reason = why_not(with_server=True)
+    if reason:
+        bench.skip(what.format("file"), ">= 1", reason)
+        bench.skip(what.format("tree"), ">= 2", reason)
+        return
+    shared = bench.work / "served"
+    file = make_file(shared / "one.h5", bench.size(128, 32) * MIB)
+    tree = make_tree(shared / "tree", bench.size(1500, 300), 100_000)
+    with machine_room(
+        4, link_mbit=200, server_mbit=200, shared=shared, work=bench.work
+    ) as room:
+        compare(
+            bench, what.format(f"{file.stat().st_size >> 20} MiB"), file, least=1, room=room
+        )
+        files = sum(path.is_file() for path in tree.rglob("*"))
+        compare(bench, what.format(f"{files} files of 100 KB"), tree, least=2, room=room)
 
 
 def bench_overlap(bench: Bench) -> None:
@@ -348,19 +279,6 @@ def bench_memory(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def table(rows: Sequence[Row]) -> str:
-    cells = [("what", "yardstick", "value", "bar", "met")]
-    for row in rows:
-        value = "-" if row.value is None else f"{row.value:.4g}"
-        met = "skipped" if row.met is None else "yes" if row.met else "NO"
-        cells.append((row.what, row.yardstick, value, row.bar, met))
-    widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(cell, widths, strict=True)).rstrip()
-        for cell in cells
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="small data, one round")
@@ -378,14 +296,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             "reads": lambda: bench_reads(bench),
             "link": lambda: bench_link(bench),
             "scaling": lambda: bench_scaling(bench),
-            "file": lambda: bench_host(
-                bench, "4 nodes on this host, one 1 GiB file, best / staging",
-                make_file(bench.work / "one.h5", bench.size(1024, 128) * MIB), 1.0,
-            ),
-            "tree": lambda: bench_host(
-                bench, "4 nodes on this host, 20,000 files of 100 KB, best / staging",
-                make_tree(bench.work / "tree", bench.size(20_000, 2_000), 100_000), 2.0,
-            ),
+            "file": lambda: bench_file(bench),
+            "tree": lambda: bench_tree(bench),
+            "shared": lambda: bench_shared(bench),
             "overlap": lambda: bench_overlap(bench),
             "memory": lambda: bench_memory(bench),
         }  # fmt: skip
