@@ -14,6 +14,7 @@ from sbtrain.cluster.folder import ClusterFolder, Record, remove_root
 from sbtrain.cluster.nodes import NodeState, node_states
 from sbtrain.cluster.ports import listening
 from sbtrain.cluster.programs import find_programs, search_path
+from sbtrain.cluster.site_file import write_site_file
 from sbtrain.cluster.start import Progress, end_all, record_for, start
 from sbtrain_jobs.errors import CommandError
 
@@ -101,6 +102,7 @@ def up(
             )
         deadline = time.monotonic() + timeout_s
         result = start(daemons, wanted, programs, progress=say, deadline=deadline)
+        write_site_file(place.path, nodes_per_kind=result.record.nodes_per_kind)
     return Cluster(
         folder=place.path,
         record=result.record,
