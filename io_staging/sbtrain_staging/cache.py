@@ -77,6 +77,13 @@ class NodeCache:
                 hint="give --to another folder, or ask for its removal",
             )
 
+    def mark(self, token: str) -> None:
+        """Leave a word that a rank on another node finds if this folder is shared."""
+        (self.root / "lock").write_text(token)
+
+    def marked(self) -> str:
+        return (self.root / "lock").read_text()
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         return locks.held(self.root / "lock")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,13 @@ from pathlib import Path
 
 from sbtrain_staging import scratch
 from sbtrain_staging.cache import NodeCache
-from sbtrain_staging.errors import SourceError, StagingError, VerificationError, WorldError
+from sbtrain_staging.errors import (
+    ScratchError,
+    SourceError,
+    StagingError,
+    VerificationError,
+    WorldError,
+)
 from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.move import Move
 from sbtrain_staging.partial import PartialCopy
@@ -160,7 +167,25 @@ class Stager:
                 raise scratch.scratch_trouble(found[0], error, self._environ) from None
 
         self._together(step)
+        self._check_not_shared(NodeCache(found[0]))
         return found[0]
+
+    def _check_not_shared(self, cache: NodeCache) -> None:
+        """Two nodes in one folder would wait for each other's locks."""
+        token = secrets.token_hex(8)
+        self._on_scratch(cache.root, lambda: cache.mark(token))
+        tokens = [found.decode() for found in self._world.exchange(token.encode())]
+
+        def look() -> None:
+            seen = cache.marked()
+            if seen != token and seen in tokens:
+                names = sorted((self._names[tokens.index(seen)], node_name(self._environ)))
+                raise ScratchError(
+                    f"nodes {names[0]} and {names[1]} share the folder {cache.root}",
+                    hint="give --to a node's own disk, or a folder with %n in it",
+                )
+
+        self._together(look)
 
     def _check_size(self, manifests: Sequence[Manifest]) -> None:
         found = sum(manifest.size_bytes for manifest in manifests)

@@ -257,3 +257,11 @@ def test_two_jobs_at_once_read_the_source_once(nodes, tmp_path: Path) -> None:
         assert snapshot(Path(node.paths[0])) == snapshot(tree)
         assert stray_names(nodes.cache(rank)) == []
         assert len(list((nodes.cache(rank) / "data").iterdir())) == 1
+
+
+def test_nodes_that_share_their_scratch_are_refused(nodes, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "data.h5", 1000)
+    result = nodes.try_stage(3, file, extra=("--to", str(tmp_path / "scratch")))
+    assert result.returncode == ScratchError.exit_code
+    assert "share the folder" in result.stderr
+    assert result.stderr.count("error:") == 1
