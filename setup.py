@@ -10,7 +10,7 @@ WINGS = {
 }
 SUBPACKAGES = {
     "sbtrain": ["cluster", "commands", "slurm"],
-    "sbtrain_perf": ["fitting", "models", "score"],
+    "sbtrain_perf": ["fitting", "models", "regret", "score"],
 }
 DATA = {"sbtrain_sites": "site-configs"}
 

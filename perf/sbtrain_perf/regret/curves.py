@@ -1,0 +1,166 @@
+"""Curves of the public data, each predicted from few of its own points.
+
+Parameter servers (CM-DARE, transient learning): a GPU and a network, fitted on runs with few
+workers, on top of its speed alone and the shipped priors. All-reduce (Pollux): a workload,
+fitted on one and two nodes at three batch sizes; each batch size is a curve.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sbtrain_perf.fitting.allreduce import AllReduceModel, StepRows
+from sbtrain_perf.fitting.parameter_server import Belief, ClusterRun, ServerFit, fit_servers
+from sbtrain_perf.regret.choosing import Curve, Option
+from sbtrain_perf.score import cmdare_cluster, pollux, tdl
+from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
+from sbtrain_perf.score.tables import read_table
+
+FEW_WORKERS = (1, 2, 4)
+FIRST_SHAPES = ("1", "2", "4", "11", "22", "44")  # GPUs by node: one and two nodes
+LARGE_BATCH = 1500.0  # a first look at a workload stays under it
+RUN_SD = 0.01  # of the log speed of one run about its configuration's own
+LEAST_OPTIONS = 3  # fewer say nothing about a choice
+
+
+def all_curves(
+    data: Path,
+    *,
+    few: Collection[int] = FEW_WORKERS,
+    fitted_servers: Collection[int] | None = None,
+) -> list[Curve]:
+    """Curves of every source that the folder has.
+
+    Args:
+        few: numbers of workers that the fits of parameter servers see.
+        fitted_servers: numbers of servers that they see; None: all.
+    """
+    return [
+        *server_curves(data, few=few, fitted_servers=fitted_servers),
+        *allreduce_curves(data),
+    ]
+
+
+def server_curves(
+    data: Path,
+    *,
+    few: Collection[int] = FEW_WORKERS,
+    fitted_servers: Collection[int] | None = None,
+) -> list[Curve]:
+    """One curve a GPU and network; options are workers x servers."""
+    runs = {
+        "cmdare": [row.run for row in cmdare_cluster.read_clusters(data)],
+        "tdl": _medians(
+            row.run for row in tdl.read_runs(data) if not row.spot and not row.remote
+        ),
+    }
+    cnns = read_cnns(data, data)
+    curves = []
+    for source, of_source in runs.items():
+        by_curve: dict[tuple[str, str], list[ClusterRun]] = {}
+        for run in of_source:
+            if len(run.workers) == 1:
+                by_curve.setdefault((run.network, run.workers[0][0]), []).append(run)
+        steps = log_steps(sorted(by_curve), cnns, data, data) if by_curve else {}
+        for pair, own in by_curve.items():
+            kept = [
+                run
+                for run in own
+                if run.workers[0][1] in few
+                and (fitted_servers is None or run.servers in fitted_servers)
+            ]
+            curve = _server_curve(source, pair, own, kept, cnns, steps)
+            if len(curve.options) >= LEAST_OPTIONS:
+                curves.append(curve)
+    return curves
+
+
+def _medians(runs: Iterable[ClusterRun]) -> list[ClusterRun]:
+    """Runs of one make-up as one run of the median speed."""
+    alike: dict[ClusterRun, list[float]] = {}
+    for run in runs:
+        alike.setdefault(replace(run, updates_1_s=0.0), []).append(run.updates_1_s)
+    return [
+        replace(run, updates_1_s=statistics.median(speeds), repeats=len(speeds))
+        for run, speeds in alike.items()
+    ]
+
+
+def _server_curve(
+    source: str,
+    pair: tuple[str, str],
+    own: Sequence[ClusterRun],
+    kept: Sequence[ClusterRun],
+    cnns: Mapping[str, Cnn],
+    steps: Mapping[tuple[str, str], Belief],
+) -> Curve:
+    network, gpu = pair
+    fit = fit_servers(kept, [served(cnns, network)], {pair: steps[pair]})
+    options = []
+    for run in own:
+        workers = run.workers[0][1]
+        options.append(
+            Option(
+                label=f"{workers} workers, {run.servers} servers",
+                nodes=workers + run.servers,
+                size=workers,
+                servers=run.servers,
+                measured=run.updates_1_s,
+                predicted=_predicted(fit, run, seen=run in kept),
+                fitted=run in kept,
+            )
+        )
+    return Curve(source=source, name=f"{gpu} {network}", options=tuple(options))
+
+
+def _predicted(fit: ServerFit, run: ClusterRun, *, seen: bool) -> float:
+    """Updates a second. What has been run is known by its run, but for the run's own noise."""
+    law = fit.log_law(replace(run, updates_1_s=math.nan))
+    if not seen:
+        return math.exp(law.mean)
+    trust = law.sd**2 / (law.sd**2 + RUN_SD**2 / run.repeats)
+    return math.exp(law.mean + trust * (math.log(run.updates_1_s) - law.mean))
+
+
+def allreduce_curves(data: Path) -> list[Curve]:
+    """One curve a workload and batch size; options are placements of GPUs on nodes."""
+    rows = pollux.step_rows(read_table(data, pollux.FILE))
+    curves = []
+    for workload in sorted(set(rows.workload.tolist())):
+        own = rows.where(rows.workload == workload)
+        seen = np.isin(own.shape, FIRST_SHAPES) & np.isin(own.batch, _few_batches(own))
+        if not seen.any():
+            continue
+        predicted_s = AllReduceModel(own.where(seen)).predict(own).step_s
+        for batch in np.unique(own.batch):
+            here = np.flatnonzero(own.batch == batch)
+            options = tuple(
+                Option(
+                    label=str(own.shape[at]),
+                    nodes=int(own.nodes[at]),
+                    size=int(own.replicas[at]),
+                    servers=0,
+                    measured=float(own.replicas[at] * batch / own.step_s[at]),
+                    predicted=float(own.replicas[at] * batch / predicted_s[at]),
+                    fitted=bool(seen[at]),
+                )
+                for at in here.tolist()
+            )
+            if len(options) >= LEAST_OPTIONS:
+                name = f"{workload}, {batch:g} a GPU"
+                curves.append(Curve(source="pollux", name=name, options=options))
+    return curves
+
+
+def _few_batches(rows: StepRows) -> list[float]:
+    """Smallest, middle and largest of the usual batches that one GPU was measured at."""
+    batches = np.unique(rows.batch[rows.replicas == 1])
+    usual = batches[batches <= LARGE_BATCH]
+    kept = (usual if len(usual) else batches).tolist()
+    return sorted({kept[0], kept[len(kept) // 2], kept[-1]}) if kept else []
