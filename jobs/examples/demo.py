@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_figures import Figures, figures_of, summary_of, table_of
+from digits_data import write_digits
 
 from sbtrain.errors import describe
 from sbtrain_jobs.process import run_command
@@ -40,6 +41,7 @@ class Demo:
     environment: dict[str, str]
     began: float = field(default_factory=time.monotonic)
     jobs: list[str] = field(default_factory=list)
+    shown: dict[str, int] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
         print(f"[{time.monotonic() - self.began:5.0f} s] {what}", flush=True)
@@ -81,13 +83,13 @@ class Demo:
         Raises SbtrainError when it fails or takes too long.
         """
         output = self.folder / f"job-{job}.out"
-        shown, deadline, looked = 0, time.monotonic() + limit_s, 0.0
+        deadline, looked = time.monotonic() + limit_s, 0.0
         while time.monotonic() < deadline:
             text = output.read_text(errors="replace") if output.exists() else ""
-            for line in text[shown:].splitlines():
-                if line.strip() and "cpu binding" not in line:
+            for line in text[self.shown.get(job, 0) :].splitlines():
+                if line.strip():
                     self.say(f"  job {job} | {line}")
-            shown = len(text)
+            self.shown[job] = len(text)
             if until_step is not None and f"step {until_step} of" in text:
                 return
             if time.monotonic() - looked > 3:
@@ -180,6 +182,15 @@ def train(demo: Demo) -> list[Figures]:
     fourth = demo.submit("allreduce", "2", steps=400, on="g[1-2]", step_ms=40)
     demo.follow(fourth)
     return [figures_of(demo.status(job)) for job in (first, second, third, fourth)]
+
+
+def write_data(target: Path) -> None:
+    """The digits, marked with the time: a new content, so that no node has it in its cache."""
+    import h5py
+
+    write_digits(target)
+    with h5py.File(target, "a") as file:
+        file.attrs["written"] = time.time()
 
 
 def fresh_folder(folder: Path) -> None:

@@ -191,11 +191,19 @@ class ParameterServers(Cluster):
         tensors = tuple(tf.convert_to_tensor(array) for array in arrays)
         self._out.append(self._coordinator.schedule(function, args=tensors))
         if len(self._out) >= self._most_out:
-            self._out.popleft().fetch()
+            self._wait_for(self._out.popleft())
 
     def drain(self) -> None:
         self._coordinator.join()
         self._out.clear()
+
+    def _wait_for(self, loss: Any) -> None:
+        """Return once a step is applied. Its loss may be lost with its worker; a step that
+        failed is raised by the coordinator at the next train or drain."""
+        try:
+            loss.fetch()
+        except (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError):
+            _log.info("a step's loss was lost with its worker")
 
 
 def connect(run: Run) -> Cluster:

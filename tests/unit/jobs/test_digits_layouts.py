@@ -78,6 +78,7 @@ def test_trains_stops_resumes_and_finishes(
     assert result["accuracy"] >= 0.95
 
 
+@pytest.mark.slow
 def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
     plan = local_plan(tmp_path, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
     script = EXAMPLES / "train_digits.py"
@@ -91,6 +92,20 @@ def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
         (evaluated,) = attempt.phases("evaluate")
     assert evaluated.step == STEPS
     assert evaluated.metrics["accuracy"] >= 0.95
+
+
+@pytest.mark.slow
+def test_a_lost_server_ends_the_run(tmp_path: Path, digits: Path) -> None:
+    plan = local_plan(tmp_path, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
+    script = EXAMPLES / "train_digits.py"
+    with LocalAttempt(
+        plan=plan, number=0, script=script, script_args=["--min-step-ms=10"]
+    ) as attempt:
+        attempt.watch_until_step(50)
+        attempt.processes[min(attempt.parked())].kill()
+        assert attempt.wait() == {0: 1}
+    assert "UnavailableError" in attempt.log(0)
+    assert CheckpointStore(plan.checkpoint_dir).steps() == ()
 
 
 def test_alone_it_stops_on_a_signal_resumes_and_finishes(tmp_path: Path, digits: Path) -> None:
