@@ -173,7 +173,11 @@ class CommandsClient:
                 hint="try again once it is pending" if not job.over else "it has ended",
             )
         self._sleep(_RESTART_GAP_S)
-        self._query(["scontrol", "update", f"JobId={_checked(job_id)}", "StartTime=now"])
+        try:
+            self._query(["scontrol", "update", f"JobId={_checked(job_id)}", "StartTime=now"])
+        except SlurmRejectedError as error:
+            if "no longer pending" not in error.stderr:
+                raise  # otherwise it has started meanwhile by itself
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         if not job_ids:

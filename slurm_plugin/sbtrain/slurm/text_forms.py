@@ -41,7 +41,7 @@ _NOTHING = {"", "(null)", "N/A", "None", "Unknown", "None assigned", "NONE"}
 _FREE_TEXT = {"Comment", "Command", "WorkDir", "StdErr", "StdIn", "StdOut", "Reason", "OS"}
 _TASK = re.compile(r"(\d+)_(?:\[([^\]]*)\]|(\d+))")
 _START = re.compile(
-    r"Job (?P<job>\d+) to start at (?P<time>\d+) using (?P<cpus>\d+) processors"
+    r"Job (?P<job>\d+) to start at (?P<time>\d+)\b.*? using (?P<cpus>\d+) processors"
     r" on nodes (?P<nodes>\S+) in partition (?P<partition>\S+)"
 )
 
@@ -65,7 +65,7 @@ def read_submitted(stdout: str, stderr: str) -> Submitted | None:
 
 
 def read_start_estimate(stderr: str) -> StartEstimate:
-    """What sbatch --test-only wrote to stderr."""
+    """What sbatch --test-only wrote to stderr; 26.05 puts a word behind the time."""
     found = _START.search(stderr)
     if found is None:
         _refuse("sbatch --test-only", stderr, "'Job N to start at ...'")

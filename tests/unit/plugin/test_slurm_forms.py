@@ -445,10 +445,11 @@ class TestText:
     def test_answers_without_an_id(self, stdout: str) -> None:
         assert text_forms.read_submitted(stdout, "") is None
 
-    def test_start_estimates(self) -> None:
+    @pytest.mark.parametrize("word", ["", " a"])
+    def test_start_estimates(self, word: str) -> None:
         estimate = text_forms.read_start_estimate(
             "sbatch: a word of the site\n"
-            "sbatch: Job 47 to start at 1796002359 using 3 processors on nodes k[1-3] "
+            f"sbatch: Job 47 to start at 1796002359{word} using 3 processors on nodes k[1-3] "
             "in partition preempt\n"
             "sbatch:   Preempts: 44,45\n"
         )
