@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+LAST_WORDS_S = 3.0
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -193,7 +196,12 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     try:
         world = join_world(environ)
     except StagingError as error:
-        return _complain(error) if launched_rank(environ) == 0 else error.exit_code
+        _keep_exit_code(error)
+        if launched_rank(environ) == 0:
+            return _complain(error)
+        # A launcher may end all ranks with the first: rank 0 is to have said why by then.
+        time.sleep(LAST_WORDS_S)
+        return error.exit_code
     settings = Settings(
         to=options.to,
         key=options.key,
@@ -212,6 +220,8 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             if options.json:
                 sys.stdout.write(report.to_json())
     except StagingError as error:
+        if world.size > 1:
+            _keep_exit_code(error)
         code = _complain(error) if world.rank == 0 else error.exit_code
     except Exception as error:
         import traceback
@@ -223,6 +233,11 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     sys.stdout.flush()
     world.leave(code)
     return code
+
+
+def _keep_exit_code(error: StagingError) -> None:
+    """A launcher that ends all ranks with the first to fail must not hide why they failed."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(error.exit_code))
 
 
 def _complain(error: StagingError) -> int:
