@@ -168,16 +168,13 @@ class TestEndCause:
         assert cause(replace(JOB, state=JobState.CANCELLED), None) == "cancelled"
 
     def test_cancelled_within_the_grace_of_a_preemption(self) -> None:
+        """Slurm leaves PreemptTime set; a requeue would raise the job from the dead."""
         assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
         assert cause(replace(DYING, preempt_time_s=1990.0, requeue=False)) == "cancelled"
         told = replace(DYING, preempt_time_s=1990.0, underlying=JobState.CANCELLED)
         assert cause(told, None) == "cancelled"
         ended = replace(JOB, state=JobState.CANCELLED, preempt_time_s=1990.0)
         assert cause(ended) == "cancelled"
-
-    def test_cancelled_within_the_grace_of_a_preemption(self) -> None:
-        """Slurm leaves PreemptTime set; a requeue would raise the job from the dead."""
-        assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
 
     def test_without_knowing_how_it_began_a_dying_job_tells_nothing(self) -> None:
         assert cause(DYING, None) == "unknown"
