@@ -24,6 +24,8 @@ from staging_room import MPI_OVER_TCP, Room, machine_room, why_not
 from staging_runs import LIMIT_S, MIB, SEED, Bench, make_file, make_tree, say, table
 
 from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_staging.errors import StagingError
 from sbtrain_staging.reader import open_staged
 from sbtrain_staging.simulate import Rates, simulated_seconds
 
@@ -305,7 +307,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, part in parts.items():
             if not options.only or name in options.only:
                 say(name)
-                part()
+                try:
+                    part()
+                except (OSError, RuntimeError, SbtrainError, StagingError) as error:
+                    bench.fail(name, str(error))
     print(table(bench.rows))
     (ROOT / "build").mkdir(exist_ok=True)
     (ROOT / "build" / "bench-staging.json").write_text(

@@ -138,7 +138,7 @@ def machine_room(
             processes.append(_serve(room))
             for node in range(nodes):
                 mount = work / f"mount-{node + 1}"
-                mount.mkdir()
+                mount.mkdir(exist_ok=True)
                 _mount(room, node, f"10.213.0.{nodes + 1}", shared, mount)
                 room.mounts.append(mount)
         yield room

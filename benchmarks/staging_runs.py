@@ -63,6 +63,12 @@ class Bench:
         self.rows.append(Row(what=what, yardstick="", value=None, bar=bar, met=None, note=why))
         say(f"{what}: skipped, {why}")
 
+    def fail(self, what: str, why: str) -> None:
+        self.rows.append(
+            Row(what=what, yardstick="", value=None, bar="runs", met=False, note=why)
+        )
+        say(f"{what}: failed, {why}")
+
     def fresh(self) -> Path:
         """An empty scratch for all nodes."""
         shutil.rmtree(self.scratch, ignore_errors=True)
