@@ -43,7 +43,7 @@ from sbtrain.slurm.client import (
 from sbtrain.slurm.ending import attempt_from, end_cause_of
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
-from sbtrain.slurm.token import Patience, marked_comment, submit_once, token_of
+from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.hostlist import compress
 from sbtrain_jobs.job_control import EndCause
@@ -95,7 +95,9 @@ class CommandsClient:
         self._submit_timeout_s = submit_timeout_s
         self._forms = forms
         self._limit_warning_s = limit_warning_s
-        self._patience = patience or Patience()
+        self._lost_answers = LostAnswers(
+            self, send=self._send, patience=patience, now=now, sleep=sleep
+        )
         self._now = now
         self._sleep = sleep
         self._known_version: SlurmVersion | None = None
@@ -140,15 +142,7 @@ class CommandsClient:
         return tuple(job for job in found if any(job.answers_to(job_id) for job_id in job_ids))
 
     def submit(self, submission: Submission) -> Submitted:
-        return submit_once(
-            submission,
-            send=self._send,
-            find=self.find_by_token,
-            cancel=self.cancel,
-            now=self._now,
-            sleep=self._sleep,
-            patience=self._patience,
-        )
+        return self._lost_answers.submit(submission)
 
     def find_by_token(self, token: str) -> tuple[JobInfo, ...]:
         return tuple(job for job in self.jobs("own") if token_of(job) == token)

@@ -37,7 +37,7 @@ from sbtrain.slurm.fake_cluster import (
     settings_of,
 )
 from sbtrain.slurm.states import JobState
-from sbtrain.slurm.token import Patience, submit_once, token_of
+from sbtrain.slurm.token import LostAnswers, Patience, token_of
 from sbtrain_jobs.hostlist import compress, expand
 from sbtrain_jobs.job_control import EndCause
 
@@ -85,11 +85,12 @@ class FakeSlurm:
         self._version = version or SlurmVersion(year=22, month=5, patch=8)
         self._accounting = accounting
         self._limit_warning_s = limit_warning_s
-        self._patience = patience or Patience()
+        self._lost_answers = LostAnswers(
+            self, send=self._send, patience=patience, now=now, sleep=sleep
+        )
         self._now = now
-        self._sleep = sleep
         self._faults: list[tuple[str, SlurmError]] = []
-        self._lost_answers: list[SlurmError] = []
+        self._unsaid: list[SlurmError] = []
         self.submissions: list[Submission] = []
         self.signals: list[tuple[str, str, SignalTarget]] = []
 
@@ -99,7 +100,7 @@ class FakeSlurm:
 
     def lose_next_answer(self, error: SlurmError) -> None:
         """Let the next submission be accepted and its answer be lost."""
-        self._lost_answers.append(error)
+        self._unsaid.append(error)
 
     def preempt(self, job_id: str, *, grace_s: float) -> None:
         """Tell a running job to make way; it is put back, or ended, grace_s later."""
@@ -136,15 +137,7 @@ class FakeSlurm:
         )
 
     def submit(self, submission: Submission) -> Submitted:
-        return submit_once(
-            submission,
-            send=self._send,
-            find=self.find_by_token,
-            cancel=self.cancel,
-            now=self._now,
-            sleep=self._sleep,
-            patience=self._patience,
-        )
+        return self._lost_answers.submit(submission)
 
     def find_by_token(self, token: str) -> tuple[JobInfo, ...]:
         return tuple(job for job in self.jobs("own") if token_of(job) == token)
@@ -220,8 +213,8 @@ class FakeSlurm:
         self._fault("submit")
         number = self._cluster.accept(submission, at_s=self._now())
         self.submissions.append(submission)
-        if self._lost_answers:
-            raise self._lost_answers.pop(0)
+        if self._unsaid:
+            raise self._unsaid.pop(0)
         return Submitted(job_id=str(number))
 
     def _named(self, job_id: str) -> list[Record]:

@@ -7,6 +7,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from sbtrain.errors import SlurmError, SlurmTimeoutError, SlurmUnparsableError
 from sbtrain.slurm.client import JobInfo, Submission, Submitted
@@ -46,83 +47,91 @@ class Patience:
     give_up_s: float = 180.0
 
 
-def submit_once(
-    submission: Submission,
-    *,
-    send: Callable[[Submission], Submitted],
-    find: Callable[[str], tuple[JobInfo, ...]],
-    cancel: Callable[[str], None],
-    now: Callable[[], float],
-    sleep: Callable[[float], None],
-    patience: Patience,
-) -> Submitted:
-    """Submit, and if the answer is lost, find the job before trying again.
+class Queue(Protocol):
+    """What of SlurmClient the search for a job needs."""
 
-    Raises:
-        SlurmTimeoutError: Slurm was not reached, so that there is no job; or, and then the
-            message says so, it never told whether there is one.
-        SlurmUnparsableError: no job id in what sbatch printed, and no job with the token.
-    """
-    deadline = now() + patience.give_up_s
-    lost: SlurmError | None = None
-    while True:
+    def find_by_token(self, token: str) -> tuple[JobInfo, ...]: ...
+
+    def cancel(self, job_id: str) -> None: ...
+
+
+class LostAnswers:
+    """Submits, and if the answer is lost, finds the job before it tries again."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        send: Callable[[Submission], Submitted],
+        patience: Patience | None,
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._queue = queue
+        self._send = send
+        self._patience = patience or Patience()
+        self._now = now
+        self._sleep = sleep
+
+    def submit(self, submission: Submission) -> Submitted:
+        """One job, however often it has to be sent.
+
+        Raises:
+            SlurmTimeoutError: Slurm was not reached, so that there is no job; or, and then
+                the message says so, it never told whether there is one.
+            SlurmUnparsableError: sbatch printed no job id, and no job has the token.
+        """
+        deadline_s = self._now() + self._patience.give_up_s
+        lost: SlurmError | None = None
+        while True:
+            try:
+                submitted = self._send(submission)
+            except (SlurmTimeoutError, SlurmUnparsableError) as error:
+                if not submission.token or not (lost or may_have_arrived(error)):
+                    raise
+                lost = lost or error
+            else:
+                return submitted if lost is None else self._only_one(submitted, submission)
+            job = self._look(submission.token, deadline_s)
+            if job is not None:
+                said = f"{lost.stderr}the job was accepted all the same: {job.submission_id}\n"
+                return Submitted(job_id=job.submission_id, messages=said, found_again=True)
+            if isinstance(lost, SlurmUnparsableError):
+                raise lost
+            if self._now() >= deadline_s:
+                raise SlurmTimeoutError(
+                    "Slurm did not say whether it took the job, and does not answer",
+                    hint=f"before you submit again, look for '[sbtrain:{submission.token}]' "
+                    "in the comments that 'squeue --me -O JobID,Comment:200' shows",
+                    argv=lost.argv,
+                    stderr=lost.stderr,
+                ) from lost
+
+    def _look(self, token: str, deadline_s: float) -> JobInfo | None:
+        """The oldest job with the token; None once Slurm surely has none, or time is up."""
+        unknown_since_s: float | None = None
+        while self._now() < deadline_s:
+            try:
+                jobs = self._queue.find_by_token(token)
+            except SlurmTimeoutError:
+                unknown_since_s = None
+            else:
+                if jobs:
+                    return min(jobs, key=lambda job: job.number)
+                if unknown_since_s is None:
+                    unknown_since_s = self._now()
+                elif self._now() - unknown_since_s >= self._patience.settle_s:
+                    return None
+            self._sleep(self._patience.look_s)
+        return None
+
+    def _only_one(self, submitted: Submitted, submission: Submission) -> Submitted:
+        """After a second submission: if the first turns up now, keep it, end the second."""
         try:
-            submitted = send(submission)
-        except (SlurmTimeoutError, SlurmUnparsableError) as error:
-            if not submission.token or not (lost or may_have_arrived(error)):
-                raise
-            lost = lost or error
-        else:
-            if lost is None:
-                return submitted
-            return _only_one(submitted, find(submission.token), cancel)
-        job = _look(submission.token, find, now, sleep, patience, deadline)
-        if job is not None:
-            messages = f"{lost.stderr}the job was accepted all the same: {job.submission_id}\n"
-            return Submitted(job_id=job.submission_id, messages=messages, found_again=True)
-        if isinstance(lost, SlurmUnparsableError):
-            raise lost
-        if now() >= deadline:
-            raise SlurmTimeoutError(
-                "Slurm did not say whether it took the job, and does not answer",
-                hint=f"before you submit again, look for '[sbtrain:{submission.token}]' "
-                "in the comments that 'squeue --me -O JobID,Comment:200' shows",
-                argv=lost.argv,
-                stderr=lost.stderr,
-            ) from lost
-
-
-def _look(
-    token: str,
-    find: Callable[[str], tuple[JobInfo, ...]],
-    now: Callable[[], float],
-    sleep: Callable[[float], None],
-    patience: Patience,
-    deadline: float,
-) -> JobInfo | None:
-    """The oldest job with the token; None once Slurm surely has none, or time is up."""
-    unknown_since: float | None = None
-    while now() < deadline:
-        try:
-            jobs = find(token)
+            jobs = self._queue.find_by_token(submission.token)
+            ids = {int(job.submission_id) for job in jobs} | {int(submitted.job_id)}
+            for second in sorted(ids)[1:]:
+                self._queue.cancel(str(second))
         except SlurmTimeoutError:
-            unknown_since = None
-        else:
-            if jobs:
-                return min(jobs, key=lambda job: job.number)
-            if unknown_since is None:
-                unknown_since = now()
-            elif now() - unknown_since >= patience.settle_s:
-                return None
-        sleep(patience.look_s)
-    return None
-
-
-def _only_one(
-    submitted: Submitted, jobs: tuple[JobInfo, ...], cancel: Callable[[str], None]
-) -> Submitted:
-    """After a second submission: if the first turns up now, keep it and end the second."""
-    ids = {int(job.submission_id) for job in jobs} | {int(submitted.job_id)}
-    for second in sorted(ids)[1:]:
-        cancel(str(second))
-    return dataclasses.replace(submitted, job_id=str(min(ids)))
+            return submitted  # this one is known to be there
+        return dataclasses.replace(submitted, job_id=str(min(ids)))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError, SlurmUnparsableError
-from sbtrain.slurm.client import JobInfo, Submission, Submitted
+from sbtrain.slurm.client import Submission, Submitted
 from sbtrain.slurm.fake import FakeSlurm
 from sbtrain.slurm.refusals import may_have_arrived
 from sbtrain.slurm.states import JobState
-from sbtrain.slurm.token import Patience, marked_comment, split_comment, submit_once
+from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, split_comment
 
 TOKEN = "run-20261130-abcd"
 TIMED_OUT = SlurmTimeoutError("no answer", stderr="Socket timed out on send/recv operation")
@@ -21,14 +23,23 @@ NOT_REACHED = SlurmTimeoutError(
 
 
 class Clock:
+    """Time that passes while one sleeps, with something to happen at the n-th sleep."""
+
     def __init__(self) -> None:
         self.now_s = 1_000_000.0
+        self._sleeps = 0
+        self._events: dict[int, Callable[[], None]] = {}
+
+    def on_sleep(self, number: int, event: Callable[[], None]) -> None:
+        self._events[number] = event
 
     def now(self) -> float:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+        self._sleeps += 1
+        self._events.get(self._sleeps, lambda: None)()
 
 
 @pytest.fixture
@@ -83,32 +94,12 @@ def test_what_never_arrived_is_sent_again_once_slurm_surely_lacks_it(
 def test_a_silence_in_the_search_starts_the_waiting_anew(
     slurm: FakeSlurm, clock: Clock
 ) -> None:
-    looks: list[float] = []
-
-    def find(token: str) -> tuple[JobInfo, ...]:
-        looks.append(clock.now_s)
-        if len(looks) == 3:
-            raise NOT_REACHED
-        return slurm.find_by_token(token)
-
-    tries: list[float] = []
-
-    def send(what: Submission) -> Submitted:
-        tries.append(clock.now_s)
-        if len(tries) == 1:
-            raise TIMED_OUT
-        return slurm.submit(what)
-
-    submit_once(
-        submission(),
-        send=send,
-        find=find,
-        cancel=slurm.cancel,
-        now=clock.now,
-        sleep=clock.sleep,
-        patience=Patience(look_s=2.0, settle_s=6.0),
-    )
-    assert tries[1] - looks[3] >= 6.0
+    begin_s = clock.now_s
+    slurm.fail_next("submit", TIMED_OUT)
+    clock.on_sleep(3, lambda: slurm.fail_next("jobs", NOT_REACHED))
+    slurm.submit(submission())
+    # two looks without the job, one without an answer, then four more to be sure
+    assert clock.now_s - begin_s == 7 * 2.0
 
 
 def test_slurm_that_does_not_answer_the_search_either_is_waited_for(
@@ -185,7 +176,7 @@ def test_an_unreadable_answer_hides_no_job(slurm: FakeSlurm) -> None:
 def test_a_first_request_that_arrives_after_the_second_ends_the_second(
     slurm: FakeSlurm, clock: Clock
 ) -> None:
-    """The fake accepts the first request only while it takes the second."""
+    """The queue takes the first request only while it takes the second."""
     tries: list[Submission] = []
 
     def send(what: Submission) -> Submitted:
@@ -195,20 +186,29 @@ def test_a_first_request_that_arrives_after_the_second_ends_the_second(
         slurm.submit(what)
         return slurm.submit(what)
 
-    submitted = submit_once(
-        submission(TOKEN, "sleep 100"),
-        send=send,
-        find=slurm.find_by_token,
-        cancel=slurm.cancel,
-        now=clock.now,
-        sleep=clock.sleep,
-        patience=Patience(),
-    )
-    assert submitted.job_id == "1"
+    once = LostAnswers(slurm, send=send, patience=None, now=clock.now, sleep=clock.sleep)
+    assert once.submit(submission(TOKEN, "sleep 100")).job_id == "1"
     assert {job.job_id: job.state for job in slurm.jobs()} == {
         "1": JobState.RUNNING,
         "2": JobState.CANCELLED,
     }
+
+
+def test_a_silence_after_the_second_request_does_not_hide_its_job(
+    slurm: FakeSlurm, clock: Clock
+) -> None:
+    tries: list[Submission] = []
+
+    def send(what: Submission) -> Submitted:
+        tries.append(what)
+        if len(tries) == 1:
+            raise TIMED_OUT
+        job_id = slurm.submit(what).job_id
+        slurm.fail_next("jobs", NOT_REACHED)
+        return Submitted(job_id=job_id)
+
+    once = LostAnswers(slurm, send=send, patience=None, now=clock.now, sleep=clock.sleep)
+    assert once.submit(submission()).job_id == "1"
 
 
 def test_of_several_jobs_the_oldest_is_the_one(slurm: FakeSlurm) -> None:
