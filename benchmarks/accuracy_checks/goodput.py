@@ -2,15 +2,17 @@
 
 Every region's published lifetimes are the truth that attempts are drawn from; a job on k
 servers stops with the first of them. The simulation walks restore, work and saves of drawn
-attempts at every interval of a grid, and its best is what 100 % means. "Learnt online" starts
-from a prior fitted on the other regions and sees only what its own attempts show: one death,
-and the other servers censored at that age.
+attempts at every interval of a grid, and its best is what 100 % means. "Learnt online" sees
+only what its own attempts show: one death, and the other servers censored at that age. It
+starts from a prior fitted on the other regions, or, cold, from one interruption in 118,000
+seconds, which is what the planner assumes of a partition whose site states nothing.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy_checks.checking import Check
-from sbtrain_perf.fitting.lifetime import CAP_H, HOUR_S, EndedByHour, fit_prior
+from sbtrain_perf.fitting.lifetime import (
+    CAP_H,
+    HOUR_S,
+    EndedByHour,
+    LifetimeBelief,
+    constant_belief,
+    edges_about,
+    fit_prior,
+)
 from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.preemption import best_interval_s
 from sbtrain_perf.score.cmdare_lifetime import ended_by_hour, read_aged
@@ -27,10 +37,11 @@ Floats = NDArray[np.float64]
 
 SERVERS = (1, 4, 8)
 CHECKPOINT_S = (10.0, 120.0)
+UNKNOWN_S = 118_000.0
 RESTART_S, DELAY_S = 80.0, 60.0  # a cold replacement as published; a requeue
 ATTEMPTS = 10_000
 SEEN = (0, 1, 3, 10, 30)  # attempts before the interval is chosen
-SEEDS = (1, 2)
+SEEDS = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,10 @@ def checks(data: Path, scratch: Path) -> list[Check]:
     groups = list(ended_by_hour(read_aged(data)).values())
     known: list[float] = []
     young: list[float] = []
-    learnt: dict[int, list[float]] = {seen: [] for seen in SEEN}
+    learnt: dict[str, dict[int, list[float]]] = {
+        start: {seen: [] for seen in SEEN} for start in ("regions", "cold")
+    }
+    cold = constant_belief(UNKNOWN_S, edges_s=edges_about(UNKNOWN_S), cap_s=HOUR_S * CAP_H)
     for at, group in enumerate(groups):
         prior = fit_prior([g for g in groups if g is not group], gpu=group.gpu).belief()
         for servers in SERVERS:
@@ -73,16 +87,12 @@ def checks(data: Path, scratch: Path) -> list[Check]:
             for seed in SEEDS:
                 generator = np.random.default_rng([at, servers, seed])
                 ages = truth.ages_s(generator.random(max(SEEN)))
-                for seen in SEEN:
-                    # Of each attempt: its first death, and the others alive until then.
-                    belief = prior.observe(
-                        np.repeat(ages[:seen], servers).tolist(),
-                        ended=([True] + [False] * (servers - 1)) * seen,
-                    )
-                    law = belief.predictive(servers=servers)
-                    learnt[seen] += [c.share(_chosen_s(law, c.save_s)) for c in cases]
-    every = [value for values in learnt.values() for value in values]
-    first = ", ".join(f"{seen}: {statistics.fmean(learnt[seen]):.1f}" for seen in SEEN)
+                for start, belief in (("regions", prior), ("cold", cold)):
+                    for seen in SEEN:
+                        law = _learnt(belief, ages[:seen], servers)
+                        learnt[start][seen] += [
+                            case.share(_chosen_s(law, case.save_s)) for case in cases
+                        ]
     return [
         Check(
             what="goodput of the interval, % of the simulated optimum, known hazard",
@@ -94,15 +104,31 @@ def checks(data: Path, scratch: Path) -> list[Check]:
             f"worst {min(young):.1f}",
             note=f"worst {min(known):.1f}",
         ),
-        Check(
-            what="goodput of the interval, % of the simulated optimum, learnt online",
-            value=statistics.fmean(every),
-            bar=95.0,
-            n=len(every),
-            at_least=True,
-            note=f"by attempts seen {first}; worst {min(every):.1f}",
-        ),
+        _online("learnt online", learnt["regions"]),
+        _online("learnt online, nothing known before", learnt["cold"]),
     ]
+
+
+def _online(how: str, by_seen: Mapping[int, Sequence[float]]) -> Check:
+    every = [value for values in by_seen.values() for value in values]
+    means = ", ".join(f"{seen}: {statistics.fmean(by_seen[seen]):.1f}" for seen in by_seen)
+    return Check(
+        what=f"goodput of the interval, % of the simulated optimum, {how}",
+        value=statistics.fmean(every),
+        bar=95.0,
+        n=len(every),
+        at_least=True,
+        note=f"by attempts seen {means}; worst {min(every):.1f}",
+    )
+
+
+def _learnt(start: LifetimeBelief, ages_s: Floats, servers: int) -> Lifetime:
+    """Of each attempt: its first death, and the others alive until then."""
+    belief = start.observe(
+        np.repeat(ages_s, servers).tolist(),
+        ended=([True] + [False] * (servers - 1)) * len(ages_s),
+    )
+    return belief.predictive(servers=servers)
 
 
 def _truth(group: EndedByHour) -> Lifetime:

@@ -221,6 +221,31 @@ def constant_belief(
     )
 
 
+def edges_about(mean_s: float) -> tuple[float, ...]:
+    """Bins for an expected mean: each twice as wide, from 1/32 of it to 8 times."""
+    return tuple(mean_s * 2.0**power for power in range(-5, 4))
+
+
+def learn_lifetime(
+    stated_mean_s: float,
+    ages_s: Sequence[float],
+    *,
+    ended: Sequence[bool],
+    cap_s: float = math.inf,
+) -> Lifetime:
+    """A partition's law, from what its site states and what its own attempts showed.
+
+    Args:
+        stated_mean_s: mean seconds to an interruption, or what is assumed of it.
+        ages_s: of the allocations when they were interrupted, or else ended.
+        ended: whether it was an interruption; a job that was done, failed or was cancelled
+            is censored at its age.
+        cap_s: a limit that no allocation outlives.
+    """
+    start = constant_belief(stated_mean_s, edges_s=edges_about(stated_mean_s), cap_s=cap_s)
+    return start.observe(ages_s, ended=ended).predictive()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedByHour:
     """How many of a partition's servers had ended by some hours below the cap, ascending."""

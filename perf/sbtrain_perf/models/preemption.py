@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbtrain_perf.models.lifetime import Lifetime
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sbtrain_perf.models import Numbers
-    from sbtrain_perf.models.lifetime import Lifetime
 
     Floats = NDArray[np.float64]
 
@@ -135,6 +136,44 @@ def best_interval_s(
         low = math.log(grid[max(best - 1, 0)])
         high = math.log(grid[min(best + 1, points - 1)])
     return best_s
+
+
+def equivalent_hazard_1_s(
+    lifetime: Lifetime,
+    *,
+    checkpoint_s: float,
+    restart_s: float = 0.0,
+    delay_s: float = 0.0,
+    notice: float = 0.0,
+) -> float:
+    """The constant hazard (interruptions a second) that costs a long run as much as a law.
+
+    Under it the best interval's goodput is that under the law, so that first-order forms for
+    a constant hazard (`resumed_s`, models.checkpoint.interval_s) may stand for the law
+    where many candidates are compared. 0 where nothing interrupts; the greatest that is
+    tried, one a second, where the law leaves no work.
+    """
+    costs = {
+        "checkpoint_s": checkpoint_s,
+        "restart_s": restart_s,
+        "delay_s": delay_s,
+        "notice": notice,
+    }
+    if not math.isfinite(lifetime.mean_s):
+        return 0.0
+
+    def best_goodput(law: Lifetime) -> float:
+        return goodput(law, best_interval_s(law, **costs), **costs)
+
+    wanted = best_goodput(lifetime)
+    low, high = math.log(1e-10), 0.0
+    for _ in range(24):
+        middle = (low + high) / 2.0
+        if best_goodput(Lifetime.exponential(math.exp(middle))) > wanted:
+            low = middle
+        else:
+            high = middle
+    return math.exp((low + high) / 2.0)
 
 
 def makespan_s(

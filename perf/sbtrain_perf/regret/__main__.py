@@ -16,6 +16,7 @@ from pathlib import Path
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.regret.choosing import OBJECTIVES, Choice, Summary, judge, summarise
 from sbtrain_perf.regret.curves import FEW_WORKERS, all_curves
+from sbtrain_perf.score.report import aligned
 from sbtrain_perf.score.tables import ScoreError
 
 COLUMNS = (
@@ -69,14 +70,7 @@ def _to_json(choices: Sequence[Choice], summaries: Sequence[Summary]) -> str:
 def _table(choices: Sequence[Choice], summaries: Sequence[Summary]) -> str:
     """One line a source, objective and rule; then our choices that gave away over 5 %."""
     lines = [list(COLUMNS), *map(_cells, summaries)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if at < 3 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    text = aligned(lines, left=3)
     missed = [c for c in choices if c.rule == "ours" and c.regret > 0.05]
     text += [
         f"{c.objective}: {c.source} {c.name}: chose {c.chosen}, best was {c.best} "

@@ -16,15 +16,19 @@ def table(name: str, scores: Sequence[GroupScore]) -> str:
     lifetimes = any(score.brier is not None for score in scores)
     header = [*COLUMNS, *(["Brier"] if lifetimes else [])]
     lines = [header, *(_cells(score, lifetimes=lifetimes) for score in scores)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    text = [
+    return "\n".join([name, *aligned(lines, left=2)]) + "\n"
+
+
+def aligned(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
+    """Cells in columns as wide as their widest; the first `left` of them to the left."""
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    return [
         "  ".join(
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     ]
-    return "\n".join([name, *text]) + "\n"
 
 
 def to_json(name: str, scores: Sequence[GroupScore]) -> str:

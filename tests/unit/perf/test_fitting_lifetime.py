@@ -17,6 +17,7 @@ from sbtrain_perf.fitting.lifetime import (
     constant_belief,
     count_lifetimes,
     fit_prior,
+    learn_lifetime,
 )
 from sbtrain_perf.fitting.lifetime_paths import draw_alive
 from sbtrain_perf.models.lifetime import Lifetime
@@ -131,6 +132,19 @@ def test_a_stated_mean_is_believed_until_runs_say_otherwise() -> None:
     assert float(alive) == pytest.approx(math.exp(-1.0), abs=0.12)
     short = belief.observe([300.0] * 20, ended=[True] * 20)
     assert float(short.predictive().survival(600.0)) < 0.3 < float(alive)
+
+
+def test_one_call_learns_a_partition_at_any_scale() -> None:
+    """The same law a hundred times faster than the site believes."""
+    fast = Lifetime(edges_s=(60.0,), hazards_1_s=(1 / 120.0, 1 / 3000.0))
+    ages = fast.ages_s(np.random.default_rng(3).random(400))
+    seen = np.minimum(ages, 2000.0)
+    law = learn_lifetime(3600.0, seen.tolist(), ended=(ages < 2000.0).tolist())
+    at = np.array([120.0, 225.0, 450.0, 900.0, 1800.0])
+    assert law.survival(at) == pytest.approx(fast.survival(at), abs=0.06)
+    assert float(learn_lifetime(3600.0, (), ended=()).survival(3600.0)) == pytest.approx(
+        math.exp(-1.0), abs=0.12
+    )
 
 
 def test_the_prior_learns_the_shape_of_other_partitions() -> None:

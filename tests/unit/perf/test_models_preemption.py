@@ -13,6 +13,7 @@ from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.preemption import (
     anew_s,
     best_interval_s,
+    equivalent_hazard_1_s,
     goodput,
     makespan_s,
     restarted_s,
@@ -159,6 +160,19 @@ def test_early_deaths_ask_for_shorter_intervals_than_their_mean_says() -> None:
     )
     here = {"checkpoint_s": 30.0, "restart_s": 80.0}
     assert goodput(BATHTUB, best, **here) > goodput(BATHTUB, plain, **here)
+
+
+def test_a_constant_hazard_that_costs_as_much() -> None:
+    costs = {"checkpoint_s": 30.0, "restart_s": 80.0, "delay_s": 60.0}
+    plain = Lifetime.exponential(0.05 / HOUR)
+    assert equivalent_hazard_1_s(plain, **costs) == pytest.approx(0.05 / HOUR, rel=0.01)
+    assert equivalent_hazard_1_s(Lifetime.exponential(0.0), **costs) == 0.0
+    hazard = equivalent_hazard_1_s(BATHTUB, **costs)
+    same = Lifetime.exponential(hazard)
+    values = [goodput(law, best_interval_s(law, **costs), **costs) for law in (BATHTUB, same)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
+    # What a mean lifetime would say is off: half of the deaths cost little work.
+    assert hazard != pytest.approx(1.0 / BATHTUB.mean_s, rel=0.02)
 
 
 def test_notice_keeps_what_is_lost_without() -> None:
