@@ -17,6 +17,9 @@ from typing import IO
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
 
 
+Child = subprocess.Popen[bytes]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """What a finished command printed, and its exit status."""
@@ -100,7 +103,7 @@ def start_process(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     pass_fds: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
+) -> Child:
     """Start a program and return at once; the caller ends and reaps it.
 
     Raises:
@@ -123,7 +126,7 @@ def start_process(
         ) from None
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
+def end_session(process: Child) -> None:
     """Kill a process that start_process started, with all that it started in its session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

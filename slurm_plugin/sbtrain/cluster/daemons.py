@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from sbtrain.cluster.errors import ClusterStartError
 from sbtrain.cluster.folder import ClusterFolder, Record
 from sbtrain.cluster.processes import MARK, Identity, end, identify, is_running
 from sbtrain.cluster.programs import Programs
-from sbtrain_jobs.process import start_process
+from sbtrain_jobs.process import Child, start_process
 from sbtrain_perf.codec import decode, encode
 from sbtrain_staging.publish import publish_bytes
 
@@ -23,7 +22,7 @@ _PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "TZ", "LD_LIBRARY_PATH")
 _LAST_WORDS_BYTES = 20_000
 
 # Daemons started by this very process, so that it reaps those that end.
-_children: list[subprocess.Popen[bytes]] = []
+_children: list[Child] = []
 
 
 class PortTakenError(ClusterStartError):
