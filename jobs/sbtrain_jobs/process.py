@@ -16,7 +16,6 @@ from typing import IO
 
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
 
-
 Child = subprocess.Popen[bytes]
 
 
