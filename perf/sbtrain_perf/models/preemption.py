@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST_SEGMENTS = 20_000  # of one attempt that are summed one by one
+MOST_SEGMENTS = 4000  # of one attempt that are summed one by one
+LONGEST_S = 86_400.0  # between checkpoints
 # Of a makespan, solved one by one; beyond, it grows linearly.
 ADDED_SEGMENTS, MOST_SOLVED = 400, 4000
 
@@ -105,7 +106,7 @@ def best_interval_s(
     restart_s: float = 0.0,
     delay_s: float = 0.0,
     notice: float = 0.0,
-    longest_s: float = 86_400.0,
+    longest_s: float = LONGEST_S,
 ) -> float:
     """Seconds of work between checkpoints of the greatest goodput, up to longest_s.
 
@@ -161,19 +162,29 @@ def equivalent_hazard_1_s(
     }
     if not math.isfinite(lifetime.mean_s):
         return 0.0
-
-    def best_goodput(law: Lifetime) -> float:
-        return goodput(law, best_interval_s(law, **costs), **costs)
-
-    wanted = best_goodput(lifetime)
+    wanted = goodput(lifetime, best_interval_s(lifetime, **costs), **costs)
     low, high = math.log(1e-10), 0.0
     for _ in range(24):
         middle = (low + high) / 2.0
-        if best_goodput(Lifetime.exponential(math.exp(middle))) > wanted:
+        hazard = math.exp(middle)
+        interval_s = _daly_s(checkpoint_s, hazard * (1.0 - notice))
+        if goodput(Lifetime.exponential(hazard), interval_s, **costs) > wanted:
             low = middle
         else:
             high = middle
     return math.exp((low + high) / 2.0)
+
+
+def _daly_s(checkpoint_s: float, hazard_1_s: float) -> float:
+    """Daly's (2006) higher-order interval, eq. 37; a day at most."""
+    if hazard_1_s <= 0.0:
+        return LONGEST_S
+    half = checkpoint_s * hazard_1_s / 2.0
+    if half >= 1.0:
+        return 1.0 / hazard_1_s
+    young_s = math.sqrt(2.0 * checkpoint_s / hazard_1_s)
+    grown_s = young_s * (1.0 + math.sqrt(half) / 3.0 + half / 9.0)
+    return min(max(grown_s - checkpoint_s, 1.0), LONGEST_S)
 
 
 def makespan_s(
