@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_SEGMENTS = 4000  # of one attempt that are summed one by one
 LONGEST_S = 86_400.0  # between checkpoints
+MONTH_S = 30.0 * 86_400.0
 # Of a makespan, solved one by one; beyond, it grows linearly.
 ADDED_SEGMENTS, MOST_SOLVED = 400, 4000
 
@@ -80,7 +81,7 @@ def goodput(
     """Share of the time (0 to 1) that is spent on work which is kept, in a long run.
 
     `(i sum_k S(restart + k (i + C)) + saved by notice) / (mean lifetime + delay)`, k from 1
-    on, i the interval and C a checkpoint. Without any interruption: `i / (i + C)`.
+    on, i the interval and C a checkpoint. `i / (i + C)` where the mean lifetime is infinite.
     """
     segment_s = interval_s + checkpoint_s
     mean_s = lifetime.mean_s
@@ -112,11 +113,13 @@ def best_interval_s(
 
     Searched on a logarithmic grid that is refined twice around its best point, since a
     capped law has many local optima. longest_s where nothing interrupts, or where only
-    interruptions with notice do.
+    interruptions with notice do. A law that lets some live for ever is cut at a month.
     """
     shortest_s = max(checkpoint_s, 1.0) / 4.0
-    if not math.isfinite(lifetime.mean_s) or notice >= 1.0 or shortest_s >= longest_s:
+    if _never_interrupts(lifetime) or notice >= 1.0 or shortest_s >= longest_s:
         return longest_s
+    if not math.isfinite(lifetime.mean_s):
+        lifetime = lifetime.capped(MONTH_S)
     low, high = math.log(shortest_s), math.log(longest_s)
     best_s = longest_s
     for points in (97, 33, 33):
@@ -160,8 +163,10 @@ def equivalent_hazard_1_s(
         "delay_s": delay_s,
         "notice": notice,
     }
-    if not math.isfinite(lifetime.mean_s):
+    if _never_interrupts(lifetime):
         return 0.0
+    if not math.isfinite(lifetime.mean_s):
+        lifetime = lifetime.capped(MONTH_S)
     wanted = goodput(lifetime, best_interval_s(lifetime, **costs), **costs)
     low, high = math.log(1e-10), 0.0
     for _ in range(24):
@@ -208,8 +213,10 @@ def makespan_s(
     last_s = work_s - (segments - 1) * interval_s
     segment_s = interval_s + checkpoint_s
     mean_s = lifetime.mean_s
-    if not math.isfinite(mean_s):
+    if _never_interrupts(lifetime):
         return restart_s + work_s + (segments - 1) * checkpoint_s
+    if not math.isfinite(mean_s):
+        mean_s = MONTH_S
     attempt = math.ceil(min(_forgotten_s(lifetime), 4.0 * mean_s) / segment_s)
     solved = min(segments, max(ADDED_SEGMENTS, attempt), MOST_SOLVED)
     ages = restart_s + segment_s * np.arange(solved + 1.0)
@@ -242,4 +249,9 @@ def _forgotten_s(lifetime: Lifetime) -> float:
     if math.isfinite(lifetime.cap_s):
         return lifetime.cap_s
     last_s = lifetime.edges_s[-1] if lifetime.edges_s else 0.0
-    return last_s + 27.7 / lifetime.hazards_1_s[-1]
+    hazard = lifetime.hazards_1_s[-1]
+    return last_s + (27.7 / hazard if hazard > 0.0 else MONTH_S)
+
+
+def _never_interrupts(lifetime: Lifetime) -> bool:
+    return math.isinf(lifetime.cap_s) and not any(lifetime.hazards_1_s)

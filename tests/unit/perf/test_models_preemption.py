@@ -218,6 +218,18 @@ def test_makespan_without_interruption_and_without_progress() -> None:
     assert math.isinf(makespan_s(soon, 1000.0, 300.0, checkpoint_s=10.0))
 
 
+def test_some_die_early_and_the_rest_never() -> None:
+    """Half die in the first hour: short saves, and a makespan that a simulation confirms."""
+    law = Lifetime(edges_s=(HOUR,), hazards_1_s=(math.log(2.0) / HOUR, 0.0))
+    figures = {"checkpoint_s": 30.0, "restart_s": 60.0, "delay_s": 100.0}
+    assert best_interval_s(law, checkpoint_s=30.0) < 12 * HOUR
+    expected = makespan_s(law, 5 * HOUR, 900.0, **figures)
+    assert expected == pytest.approx(
+        simulated(law, 5 * HOUR, 900.0, runs=1500, **figures), rel=0.015
+    )
+    assert 0.0 < equivalent_hazard_1_s(law, **figures) < math.log(2.0) / HOUR
+
+
 @settings(max_examples=30, deadline=None)
 @given(hours=st.floats(0.2, 50.0), run_h=st.floats(0.1, 20.0))
 def test_starting_anew_on_the_exponential_law(hours: float, run_h: float) -> None:
