@@ -21,28 +21,6 @@ from sbtrain_perf.request import DataSet, Plan
 FAKES = Path(__file__).parent / "fakes"
 WITHIN_S = 60.0
 
-TRAIN = """
-import json, pathlib, sys, time
-from sbtrain_jobs import join
-
-with join() as run:
-    def load(folder):
-        global weight
-        weight = json.loads((folder / "w.json").read_text())
-
-    def save(folder):
-        (folder / "w.json").write_text(json.dumps(weight))
-
-    weight = 0
-    start = run.resume(load)
-    assert weight == start, (weight, start)
-    print(f"rank {run.rank} starts after step {start}", flush=True)
-    for step in run.steps(start=start, save=save):
-        weight += 1
-        time.sleep(STEP_S)
-    run.report(weight=weight)
-"""
-
 
 @dataclass(slots=True, kw_only=True)
 class SupervisedRun:

@@ -68,7 +68,7 @@ class Aftermath:
         if verdict.cause in ("requeued", "none") and (named := named_cause(outcome)):
             verdict = replace(verdict, cause=named)  # Slurm has forgotten why
         if verdict.action == "requeue":
-            return self._requeue(verdict)
+            return self._requeue(verdict, outcome)
         return self._end(verdict, outcome)
 
     def _final(self, outcome: Outcome, before: Verdict) -> Verdict:
@@ -98,12 +98,15 @@ class Aftermath:
         self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
         return verdict.exit_code
 
-    def _requeue(self, verdict: Verdict) -> int:
+    def _requeue(self, verdict: Verdict, outcome: Outcome) -> int:
         # Slurm kills the batch script as soon as it has requeued the job: all is written
         # before it is asked.
         self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
         self._record.write("requeued", cause=verdict.cause)
-        self._say(f"requeueing job {self._place.job_id}")
+        saved = "nothing new saved"
+        if outcome.saved_step is not None:
+            saved = f"step {outcome.saved_step} saved"
+        self._say(f"requeueing job {self._place.job_id} ({verdict.cause}; {saved})")
         self._record.close()
         result = requeue(self._control, self._place.job_id)
         if result.done:
@@ -114,7 +117,7 @@ class Aftermath:
             self._say("the job was cancelled: it is not requeued")
             return EXIT_ENDED_BY_NOTICE
         self._say(f"error: the job was not requeued: {result.problem}")
-        self._say(f"the state is saved; requeue it: scontrol requeue {self._place.job_id}")
+        self._say(f"requeue it by hand: scontrol requeue {self._place.job_id}")
         return verdict.exit_code
 
     def _asked_once_more(self, outcome: Outcome) -> Outcome:

@@ -78,11 +78,7 @@ class Attempt:
         self._record = record
         self._events = events
         self._inquiry = inquiry
-        self._environ = {
-            **environ,
-            "SBTRAIN_ATTEMPT": str(attempt),
-            "SBTRAIN_TOKEN": token,
-        }
+        self._environ = {**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token}
         self._say = record.progress.say
         self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
         self._roster = Roster(plan, place.nodes)
@@ -149,9 +145,7 @@ class Attempt:
         self._phase = "training"
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
-        self._say(
-            f"all {self._plan.nodes} nodes met; starting {len(self._plan.roles)} trainers"
-        )
+        self._say(f"all nodes met; starting {len(self._plan.roles)} trainers")
         self._tell_agents(Start(addresses=addresses))
 
     def _start_step(self, name: str, argv: tuple[str, ...]) -> None:
@@ -198,9 +192,9 @@ class Attempt:
                     self._rendezvous.add(message)
                     if self._rendezvous.complete:
                         self._begin_training()
-            case Notice():
-                node = self._place.nodes[message.node]
-                self._noticed(f"{message.signal} in the step on {node}")
+            case Notice(signal=name):
+                node = self._place.nodes[peer.hello.node]
+                self._noticed(f"{name} in the step on {node}")
             case StepsDone():
                 self._record.steps_done(message)
             case PhaseDone():
@@ -238,11 +232,12 @@ class Attempt:
         if self._phase == "ending":
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
             return
-        if event.name == "staging" and event.returncode == 0:
+        if event.name == "staging":
+            if event.returncode != 0:
+                self._fail(event.returncode, f"staging {how_it_ended(event.returncode)}")
+                return
             self._record.staged(self._folder / REPORT_NAME)
             self._begin_agents()
-        elif event.name == "staging":
-            self._fail(event.returncode, f"staging ended with exit status {event.returncode}")
         elif self._phase == "meeting":
             missing = ", ".join(self._rendezvous.missing()) or "none"
             self._fail(
@@ -262,7 +257,7 @@ class Attempt:
                 self._first_cause = found.cause
         if self._noticed_s is None:
             if known and found.cause != "time-limit":
-                self._noticed("Slurm's own word")
+                self._noticed("Slurm says so when asked")
             return
         if not self._inquiry.open:
             self._write_notice()
@@ -330,6 +325,9 @@ class Attempt:
     def _look_at_clock(self) -> None:
         now_s = time.monotonic()
         if self._phase == "meeting" and (late := self._rendezvous.too_late()) is not None:
+            missing = self._rendezvous.missing()
+            self._say(f"no word from {', '.join(missing)}")
+            self._roster.lose(missing)
             self._fail(late.exit_code, late.message, hint=late.hint)
         if self._phase != "training" or self._noticed_s is None:
             return

@@ -102,6 +102,10 @@ class Roster:
         """Nodes whose agent went away while roles of the node had not ended."""
         return tuple(self._names[node] for node in sorted(self._lost))
 
+    def lose(self, names: Sequence[str]) -> None:
+        """Nodes that never came may have died; whether they have is for others to find out."""
+        self._lost.update(self._names.index(name) for name in names)
+
     def silent(self) -> None:
         """Agents that are still there but do not answer count as lost."""
         for node in self._agents:

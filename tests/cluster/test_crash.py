@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from counting_trainer import TRAIN
 from sbtrain.cluster import crash_node, start_node
 from sbtrain_jobs.hostlist import expand
-from slurm_runs import TRAIN, slurm_run
+from slurm_runs import slurm_run
 
 pytestmark = pytest.mark.slurm
 

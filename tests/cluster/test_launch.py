@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from counting_trainer import TRAIN
 from sbtrain_perf.request import DataSet, Role
 from sbtrain_perf.timing_log import read_timing_log
 from sbtrain_staging.errors import SourceError
-from slurm_runs import TRAIN, SlurmRun, slurm_run
+from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 

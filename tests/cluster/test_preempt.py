@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_runs import TRAIN, SlurmRun, slurm_run
+from counting_trainer import TRAIN
+from plans import example_plan
+from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 
@@ -148,7 +150,7 @@ def test_one_task_of_an_array_is_requeued_alone(
         partition="standard",
         nodes=1,
         workers=1,
-        roles=slurm_run.__globals__["example_plan"]().roles[:1],
+        roles=example_plan().roles[:1],
         steps=100_000,
     )
     runs.append(run)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from counting_trainer import TRAIN
 from sbtrain_perf.request import DataSet, Role
-from supervised_runs import TRAIN, SupervisedRun, supervised_run
+from supervised_runs import SupervisedRun, supervised_run
 
 USR1, USR2, TERM, KILL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL
 MakeRun = Callable[..., SupervisedRun]
@@ -58,16 +59,23 @@ def test_training_to_its_end(make_run: MakeRun) -> None:
     assert run.saved_steps[-1] == 15
     assert run.events() == ["started", "ended"]
     assert run.last("ended").cause == "completed"
-    assert "rank 0 starts after step 0" in run.output  # the chief's output is the job's
-    assert "rank 1 starts" not in run.output
-    assert "rank 1 starts after step 0" in run.log("worker-1")
+    assert (
+        "rank 0 attempt 0 starts after step 0" in run.output
+    )  # the chief's output is the job's
+    assert "rank 1 attempt" not in run.output
+    assert "rank 1 attempt 0 starts after step 0" in run.log("worker-1")
     assert processes_of(run) == []
 
 
 @pytest.mark.parametrize("layout", ["allreduce", "ps"])
 def test_environment_of_every_role(make_run: MakeRun, layout: str) -> None:
     script = (
-        "import os\n"
+        "import os, pathlib, time\n"
+        "logs = pathlib.Path(os.environ['SBTRAIN_RUN_DIR'], 'attempts', '0')\n"
+        "while os.environ['SBTRAIN_ROLE'] == 'chief':\n"
+        "    if sum('HERE' in log.read_text() for log in logs.glob('*.log')) == 2:\n"
+        "        break  # the others are ended when the chief ends\n"
+        "    time.sleep(0.1)\n"
         "for name in ('SBTRAIN_ROLE', 'SBTRAIN_RANK', 'SBTRAIN_NODE', 'TF_CONFIG', 'HERE'):\n"
         "    print(name, os.environ[name], flush=True)\n"
     )
@@ -176,8 +184,12 @@ def test_a_notice_saves_the_agreed_step_and_requeues_once(
 
     run.say_cause("none")
     run.start(restart_count=1)
-    run.wait_for(lambda: f"rank 0 starts after step {saved}" in run.log("worker-0", attempt=1))
-    run.wait_for(lambda: f"rank 1 starts after step {saved}" in run.log("worker-1", attempt=1))
+    run.wait_for(
+        lambda: f"rank 0 attempt 1 starts after step {saved}" in run.log("worker-0", attempt=1)
+    )
+    run.wait_for(
+        lambda: f"rank 1 attempt 1 starts after step {saved}" in run.log("worker-1", attempt=1)
+    )
 
 
 def test_a_notice_that_reaches_the_step_alone_counts(make_run: MakeRun) -> None:
@@ -421,6 +433,23 @@ def test_a_missing_node_is_named(make_run: MakeRun) -> None:
     assert run.wait() == 21, run.output
     assert "from 1 of 2 nodes: c2" in run.output
     assert run.last("ended").cause == "failed"
+
+
+def test_a_node_that_died_before_it_came_is_left_to_slurm(make_run: MakeRun) -> None:
+    run = make_run()
+    run.environ |= {
+        "FAKE_SRUN_SKIP": "1",
+        "FAKE_MEET_WITHIN_S": "2",
+        "FAKE_SRUN_PROBE": "1",
+    }
+    run.start()
+    run.wait_for(lambda: "waiting for Slurm to say what becomes of node c2" in run.output)
+    assert "no word from c2" in run.output
+    run.say_cause("node-fail")
+    run.signal(TERM)
+    assert run.wait() == 85, run.output
+    assert run.requeues == []
+    assert run.last("ended").cause == "node-fail"
 
 
 def test_srun_that_fails_at_once_is_said_at_once(make_run: MakeRun) -> None:
