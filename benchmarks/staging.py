@@ -31,7 +31,7 @@ from sbtrain_staging.simulate import Rates, simulated_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK_MBIT = 100
-FAST_LINK_MBIT = 1000
+FAST_LINK_MBIT = 500
 
 
 def bench_reads(bench: Bench) -> None:

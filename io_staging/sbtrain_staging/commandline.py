@@ -41,10 +41,10 @@ def rate_of(text: str) -> int:
 
 
 def count_of(text: str) -> int:
-    """A number of nodes: 1 or more."""
+    """A whole number: 1 or more."""
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
         "--expect-size", type=int, metavar="BYTES", help="fail unless the sources hold this"
     )
     run.add_argument("--quota", type=bytes_of, metavar="SIZE", help="most copies on a node")
+    run.add_argument(
+        "--hold",
+        type=count_of,
+        metavar="SECONDS",
+        help="keep the copies this long for the key, however little room (a day)",
+    )
     run.add_argument(
         "--readers",
         type=count_of,
@@ -190,7 +196,7 @@ def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], tex
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from sbtrain_staging.stage import Settings, Stager
+    from sbtrain_staging.stage import DEFAULT_HOLD_S, Settings, Stager
     from sbtrain_staging.world import join_world, launched_rank
 
     try:
@@ -208,6 +214,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         expect_bytes=options.expect_size,
         quota_bytes=options.quota,
         readers=options.readers,
+        hold_s=options.hold or DEFAULT_HOLD_S,
         order_seed=options.order_seed,
         mode=options.mode,
     )
