@@ -171,6 +171,8 @@ class TestEndCause:
         """Slurm leaves PreemptTime set; a requeue would raise the job from the dead."""
         assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
         assert cause(replace(DYING, preempt_time_s=1990.0, requeue=False)) == "cancelled"
+        at_once = replace(DYING, preempt_time_s=2000.0, end_time_s=2000.0)
+        assert cause(at_once) == "cancelled"
         told = replace(DYING, preempt_time_s=1990.0, underlying=JobState.CANCELLED)
         assert cause(told, None) == "cancelled"
         ended = replace(JOB, state=JobState.CANCELLED, preempt_time_s=1990.0)
