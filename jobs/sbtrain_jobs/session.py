@@ -34,9 +34,10 @@ from sbtrain_jobs.messages import EXIT_STOPPED
 from sbtrain_jobs.reports import Reports
 from sbtrain_jobs.sampler import BatchSampler
 from sbtrain_jobs.seat import Defaults, Seat, seat_from_environment
+from sbtrain_jobs.signals import signal_named
 from sbtrain_jobs.step_clock import StepClock
 from sbtrain_jobs.step_gate import StepGate
-from sbtrain_jobs.stop_signals import StopSignals, signal_number
+from sbtrain_jobs.stop_signals import StopSignals
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Layout, RoleName
 from sbtrain_staging.publish import publish_bytes
@@ -85,6 +86,7 @@ def join(
 
     Raises:
         PlanError: SBTRAIN_PLAN is set, but the plan or the process's place cannot be read.
+        LaunchError: the plan's preemption signal does not exist here.
         MissingExtraError: this place needs TensorFlow, which is not installed.
     """
     defaults = Defaults(
@@ -143,7 +145,7 @@ class Run:
         self._reports = Reports(seat, gate=self._gate, on_stop=self._announce_save)
         self._clock = StepClock(self._reports.steps)
         self._signals = StopSignals(
-            {signal.SIGTERM, signal_number(seat.stop_signal)}, self._on_signal
+            {signal.SIGTERM, signal_named(seat.stop_signal)}, self._on_signal
         )
         if self.is_chief:
             self.checkpoints.clean_leftovers(sole_writer=not self.alone)

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
 
-from sbtrain_perf.errors import PlanError
-
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 
@@ -38,18 +36,3 @@ class StopSignals:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._act(number)
-
-
-def signal_number(name: str) -> signal.Signals:
-    """The signal of this name, with or without SIG.
-
-    Raises:
-        PlanError: there is none on this system.
-    """
-    try:
-        return signal.Signals[f"SIG{name.removeprefix('SIG')}"]
-    except KeyError:
-        raise PlanError(
-            f"the plan's preemption signal {name!r} is not a signal of this system",
-            hint="name it as kill -l does: USR1",
-        ) from None

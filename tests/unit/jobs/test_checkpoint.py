@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -312,9 +313,21 @@ def test_rivals_in_one_folder_leave_only_whole_ones(store: CheckpointStore) -> N
     assert not [name for name in visible(store) if name.startswith(".")]
 
 
-def test_kill_before_any_line_of_a_save_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a kill does not lose what the kernel holds, so
+    that flushing to a disk would only cost time."""
+    shared_memory = Path("/dev/shm")
+    if not os.access(shared_memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared_memory) as folder:
+        yield Path(folder)
+
+
+def test_kill_before_any_line_of_a_save_leaves_the_old_or_the_new(memory_folder: Path) -> None:
     done = run_command(
-        [sys.executable, str(KILLED_SAVER), str(tmp_path / "c"), "lines"], timeout_s=240
+        [sys.executable, str(KILLED_SAVER), str(memory_folder / "c"), "lines"], timeout_s=240
     )
     counts = json.loads(done.stdout)
     assert counts["kills"] > 200
@@ -322,9 +335,10 @@ def test_kill_before_any_line_of_a_save_leaves_the_old_or_the_new(tmp_path: Path
     assert counts["kept"] > 50
 
 
-def test_kill_at_any_moment_of_a_big_save(tmp_path: Path) -> None:
+def test_kill_at_any_moment_of_a_big_save(memory_folder: Path) -> None:
     done = run_command(
-        [sys.executable, str(KILLED_SAVER), str(tmp_path / "c"), "times", "25"], timeout_s=240
+        [sys.executable, str(KILLED_SAVER), str(memory_folder / "c"), "times", "25"],
+        timeout_s=240,
     )
     counts = json.loads(done.stdout)
     assert counts["saved"] + counts["kept"] == 25

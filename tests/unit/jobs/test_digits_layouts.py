@@ -3,12 +3,14 @@ stopped at an agreed step, resumed, finished."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,17 +80,23 @@ def test_trains_stops_resumes_and_finishes(
     assert result["accuracy"] >= 0.95
 
 
-@pytest.mark.slow
-def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
-    plan = local_plan(tmp_path, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
+@contextlib.contextmanager
+def training_with_servers(folder: Path, digits: Path) -> Iterator[LocalAttempt]:
+    """A chief, a server (rank 1) and two workers, after 50 of their steps."""
+    plan = local_plan(folder, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
     script = EXAMPLES / "train_digits.py"
     with LocalAttempt(
         plan=plan, number=0, script=script, script_args=["--min-step-ms=10"]
     ) as attempt:
         attempt.watch_until_step(50)
-        attempt.processes[max(attempt.parked())].kill()
-        codes = attempt.wait()
-        assert codes == {0: 0}, attempt.log(0)
+        yield attempt
+
+
+@pytest.mark.slow
+def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
+    with training_with_servers(tmp_path, digits) as attempt:
+        attempt.processes[3].kill()
+        assert attempt.wait() == {0: 0}, attempt.log(0)
         (evaluated,) = attempt.phases("evaluate")
     assert evaluated.step == STEPS
     assert evaluated.metrics["accuracy"] >= 0.95
@@ -96,16 +104,11 @@ def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
 
 @pytest.mark.slow
 def test_a_lost_server_ends_the_run(tmp_path: Path, digits: Path) -> None:
-    plan = local_plan(tmp_path, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
-    script = EXAMPLES / "train_digits.py"
-    with LocalAttempt(
-        plan=plan, number=0, script=script, script_args=["--min-step-ms=10"]
-    ) as attempt:
-        attempt.watch_until_step(50)
-        attempt.processes[min(attempt.parked())].kill()
+    with training_with_servers(tmp_path, digits) as attempt:
+        attempt.processes[1].kill()
         assert attempt.wait() == {0: 1}
     assert "UnavailableError" in attempt.log(0)
-    assert CheckpointStore(plan.checkpoint_dir).steps() == ()
+    assert CheckpointStore(attempt.plan.checkpoint_dir).steps() == ()
 
 
 def test_alone_it_stops_on_a_signal_resumes_and_finishes(tmp_path: Path, digits: Path) -> None:

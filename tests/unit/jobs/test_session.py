@@ -17,7 +17,7 @@ import pytest
 from plans import example_plan
 from played_supervisor import PlayedSupervisor, eventually
 from sbtrain_jobs.checkpoint import CheckpointStore
-from sbtrain_jobs.errors import CheckpointError
+from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.messages import (
     EXIT_STOPPED,
     Held,
@@ -450,7 +450,7 @@ def test_a_place_that_contradicts_the_plan_is_refused(
 
 def test_a_signal_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, preemption_signal="SOON")
-    with pytest.raises(PlanError, match="'SOON'"):
+    with pytest.raises(LaunchError, match="'SOON'"):
         join(environ=environment(plan, tmp_path))
 
 
