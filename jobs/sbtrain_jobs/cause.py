@@ -15,7 +15,7 @@ from sbtrain_jobs.job_control import EndCause, JobControl
 from sbtrain_perf.errors import SbtrainError
 
 ANSWER_WITHIN_S = 8.0
-ASK_AGAIN_S = 2.0
+ASK_AGAIN_S = 1.0
 REQUEUE_WITHIN_S = 30.0
 REQUEUE_TRIES = 5
 
