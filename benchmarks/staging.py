@@ -227,7 +227,7 @@ def bench_shared(bench: Bench) -> None:
         return
     shared = bench.work / "served"
     file = make_file(shared / "one.h5", bench.size(128, 32) * MIB)
-    tree = make_tree(shared / "tree", bench.size(1500, 300), 100_000)
+    tree = make_tree(shared / "tree", bench.size(400, 300), 100_000)
     with machine_room(
         4, link_mbit=200, server_mbit=200, shared=shared, work=bench.work
     ) as room:
