@@ -99,6 +99,30 @@ class UnknownModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadTerms:
+    """How far off each part is before anything is learnt of it: standard deviations of
+    logarithms. unknown_model adds to all that follows the network's size where that is
+    assumed; carried to what was learnt on another partition, in another layout or, per
+    factor e, at another batch size; run is how runs of one plan differ.
+    """
+
+    compute: Coefficient
+    unknown_model: Coefficient
+    transfer: Coefficient
+    hop: Coefficient
+    server: Coefficient
+    stage: Coefficient
+    start: Coefficient
+    checkpoint: Coefficient
+    queue: Coefficient
+    hazard: Coefficient
+    carried: Coefficient
+    doubling: Coefficient
+    run: Coefficient
+    noise_samples: Coefficient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """What holds for every workload until something is learnt of it."""
 
@@ -110,6 +134,21 @@ class Base:
     checkpoint: CheckpointTerms
     failure: FailureTerms
     unknown_model: UnknownModel
+    spread: SpreadTerms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntSpread:
+    """How far off a learnt sum of terms may be.
+
+    covariance: of the logarithms of its terms, row by row; empty where a file of an older
+    sbtrain does not say. noise_sd: of one run's logarithm about the sum, widened for few
+    samples.
+    """
+
+    covariance: tuple[float, ...] = ()
+    noise_sd: float = 0.0
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +166,7 @@ class LearntStep:
     server_s: float
     nodes: tuple[int, ...]  # node counts that were measured
     runs: tuple[str, ...]
+    spread: LearntSpread = LearntSpread()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +176,7 @@ class LearntStart:
     fixed_s: float
     node_s: float
     runs: tuple[str, ...]
+    spread: LearntSpread = LearntSpread()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +186,7 @@ class LearntStage:
     overhead_s: float
     rate_bytes_s: float
     runs: tuple[str, ...]
+    spread: LearntSpread = LearntSpread()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +197,7 @@ class LearntCheckpoint:
     fixed_s: float
     byte_s: float
     runs: tuple[str, ...]
+    spread: LearntSpread = LearntSpread()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,13 +313,17 @@ _MUST_EXCEED_ZERO = {
     "tensors",
     "rate_bytes_s",
     "batch_per_worker",
+    "run",
+    "noise_samples",
 }
 
 
 def _check_signs(data: object, *, path: str) -> None:
-    """No coefficient is negative, and none that is divided by is 0."""
+    """No coefficient but a covariance is negative, and none that is divided by is 0."""
     if isinstance(data, dict):
         for key, entry in data.items():
+            if key == "covariance":
+                continue
             place = f"{path}.{key}"
             number = entry["value"] if isinstance(entry, dict) and "value" in entry else entry
             if isinstance(number, int | float) and not isinstance(number, bool):

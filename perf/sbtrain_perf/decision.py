@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sbtrain_perf.intervals import SURE
 from sbtrain_perf.request import Layout, Objective, Plan, Prediction
 from sbtrain_perf.wording import amount, count, duration, ratio
 
@@ -14,7 +15,8 @@ class Row:
     """One candidate. nodes is 0 where a partition was refused before nodes were counted.
 
     prediction is None where the candidate was refused outright or would never end.
-    rejected says why; None for the chosen row alone.
+    rejected says why; None for the chosen row alone. pareto: no listed row is both faster
+    and cheaper. deadline_odds: probability to keep the deadline, where one is asked for.
     """
 
     partition: str
@@ -25,6 +27,8 @@ class Row:
     prediction: Prediction | None
     rejected: str | None
     chosen: bool = False
+    pareto: bool = False
+    deadline_odds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,10 @@ def in_words(
     return f"{amount(value)} {currency}"
 
 
+def odds_in_words(odds: float) -> str:
+    return "less than 1 %" if odds < 0.01 else f"{min(round(odds * 100), 99)} %"
+
+
 _MORE = {"time": "{} x as long", "cost": "{} x the cost", "node-hours": "{} x the node-hours"}
 
 
@@ -89,11 +97,14 @@ def why_not(
     nodes: int,
     best_nodes: int,
     priced: bool,
+    odds: float | None = None,
 ) -> str:
-    """Why a row that ends was not taken. best: the chosen row's, None where none was."""
-    deadline_s = objective.deadline_s or math.inf
-    if objective.kind == "deadline" and prediction.total_s > deadline_s:
-        return f"misses the deadline by {duration(prediction.total_s - deadline_s)}"
+    """Why a row that ends was not taken. best: the chosen row's, None where none was.
+    odds: to keep the deadline."""
+    if odds is not None and odds < SURE:
+        over_s = prediction.total_s - (objective.deadline_s or math.inf)
+        kept = f"keeps the deadline with {odds_in_words(odds)}"
+        return f"{kept}, misses it by {duration(over_s)} as predicted" if over_s > 0 else kept
     if best is None:
         return "will not do"
     value = measure(prediction, objective, priced=priced)

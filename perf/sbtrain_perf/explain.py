@@ -7,24 +7,25 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from sbtrain_perf.codec import encode
-from sbtrain_perf.decision import TERM_NAMES, Decision, Row, measure, term_seconds
-from sbtrain_perf.request import ClusterShape, Plan
-from sbtrain_perf.wording import amount, brief_duration, count, duration, ratio
+from sbtrain_perf.decision import TERM_NAMES, Decision, Row, measure, setup, term_seconds
+from sbtrain_perf.request import ClusterShape, Plan, Prediction
+from sbtrain_perf.wording import amount, brief_duration, brief_range, count, duration, ratio
 
 WIDTH = 100
+_FRONT = 3  # so many rows of the Pareto front are named, and the cheapest
 _NAMED = 3  # so many partitions of a group are named
-_REASON = 16  # columns left for a reason in a row's own line
 
-_FORMAT = "{:1} {:12} {:>6} {:9} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>9} {}"
+_FORMAT = "{:1} {:12} {:>6} {:9} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>11} {:>9}"
 _HEAD = (
     *("", "partition", "nodes", "layout", "queue", "stage", "start"),
-    *("steps", "saves", "lost", "total"),
+    *("steps", "saves", "lost", "total", "90 %"),
 )
 
 
 def plan_table(decision: Decision, shape: ClusterShape) -> str:
     """What was weighed and why: the best row of each partition and layout line by line,
-    the chosen one marked with `>`, the others grouped with their reasons."""
+    the chosen one marked with `>`, others that are fastest or cheapest for their cost or
+    time with `*`, the rest grouped with their reasons."""
     priced = _priced(decision)
     currency = shape.currency if priced else "node-h"
     lines = [
@@ -34,7 +35,7 @@ def plan_table(decision: Decision, shape: ClusterShape) -> str:
     ]
     shown = _first_of_pairs(decision.rows)
     if shown:
-        lines.append(_FORMAT.format(*_HEAD, currency[:9], "why not").rstrip())
+        lines.append(_FORMAT.format(*_HEAD, currency[:9]))
         lines += [line for row in shown for line in _row_lines(row, priced=priced)]
         lines.append("")
     groups = [*_more_rows(decision, shown, priced=priced), *_refused(decision.rows)]
@@ -46,6 +47,7 @@ def plan_table(decision: Decision, shape: ClusterShape) -> str:
     else:
         lines += _wrap(f"Chosen: {decision.chosen.reason}.")
         lines += _wrap(f"Predicted: {_terms(decision.chosen, shape)}.")
+        lines += _wrap(f"{_front(decision, priced=priced, currency=currency)}.")
     for note in decision.notes:
         lines += _wrap(f"Note: {note}.")
     return "\n".join(lines) + "\n"
@@ -80,18 +82,38 @@ def _first_of_pairs(rows: Sequence[Row]) -> list[Row]:
 
 def _row_lines(row: Row, *, priced: bool) -> Iterator[str]:
     layout = f"ps:{row.servers}" if row.servers else "allreduce"
-    head = (">" if row.chosen else "", _cut(row.partition, 12), f"{row.nodes:,}", layout)
-    reason = "chosen" if row.chosen else row.rejected or ""
+    mark = ">" if row.chosen else "*" if row.pareto else ""
+    head = (mark, _cut(row.partition, 12), f"{row.nodes:,}", layout)
     prediction = row.prediction
-    numbers = ["-"] * 8
+    numbers = ["-"] * 9
     if prediction is not None:
         seconds = [*term_seconds(prediction).values(), prediction.total_s]
         price = amount(prediction.cost if priced else prediction.node_hours)
-        numbers = [*map(brief_duration, seconds), price]
-    inline, below = (reason, "") if len(reason) <= _REASON else ("", reason)
-    yield _FORMAT.format(*head, *numbers, inline).rstrip()
-    if below:
-        yield from _wrap(below, indent=" " * 17)
+        numbers = [*map(brief_duration, seconds), _interval(prediction), price]
+    yield _FORMAT.format(*head, *numbers)
+    if row.rejected:
+        yield from _wrap(row.rejected, indent=" " * 22)
+
+
+def _interval(prediction: Prediction) -> str:
+    if prediction.total_low_s is None or prediction.total_high_s is None:
+        return "-"
+    return brief_range(prediction.total_low_s, prediction.total_high_s)
+
+
+def _front(decision: Decision, *, priced: bool, currency: str) -> str:
+    """The rows that none beats in both time and cost, the fastest first."""
+    front = [(r, r.prediction) for r in decision.rows if r.pareto and r.prediction]
+    front.sort(key=lambda pair: pair[1].total_s)
+    shown = [*front[:_FRONT], front[-1]] if len(front) > _FRONT + 1 else front
+    said = [
+        f"{setup(row)} {duration(prediction.total_s)} for "
+        f"{amount(prediction.cost if priced else prediction.node_hours)}"
+        for row, prediction in shown
+    ]
+    if len(front) > len(shown):
+        said.insert(_FRONT, f"{len(front) - len(shown)} more")
+    return f"None is both faster and cheaper ({currency}): " + "; ".join(said)
 
 
 def _terms(plan: Plan, shape: ClusterShape) -> str:
@@ -106,7 +128,11 @@ def _terms(plan: Plan, shape: ClusterShape) -> str:
         f"{count(prediction.steps, 'step')} of {duration(prediction.step_s)} on "
         f"{count(samples, 'sample')} each"
     )
-    text = f"{duration(prediction.total_s)} = {' + '.join(parts)} ({steps}); "
+    sure = ""
+    if prediction.total_low_s is not None and prediction.total_high_s is not None:
+        low, high = duration(prediction.total_low_s), duration(prediction.total_high_s)
+        sure = f" (90 %: {low} to {high})"
+    text = f"{duration(prediction.total_s)}{sure} = {' + '.join(parts)} ({steps}); "
     hours = f"{amount(prediction.node_hours)} node-hours"
     if prediction.cost > 0:
         return f"{text}{hours}, {amount(prediction.cost)} {shape.currency}"

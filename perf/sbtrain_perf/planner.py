@@ -26,6 +26,7 @@ from sbtrain_perf.weighing import Weighing, layout_of, refused_row
 from sbtrain_perf.wording import count
 
 LISTED_ROWS = 400  # up to so many candidates are all listed
+HOPELESS = 0.01  # a deadline that is kept with less is refused
 LISTED_PAIRS = 12  # past that, the best row of so many pairs of partition and layout
 
 
@@ -65,7 +66,7 @@ def plan_request(
         objective=request.objective,
         considered=total + len(weighing.refused),
         rest=(Rest(rows=unlisted, reason=_rest_reason(choice)),) if unlisted else (),
-        notes=notes(weighing, plan, shape),
+        notes=notes(weighing, plan, shape, odds=choice.odds if choice else None),
         refusal="" if plan else refusal(rows, weighing, shape),
     )
 
@@ -117,17 +118,26 @@ class _Choice:
     best: Candidates
     prediction: Prediction
     interval_s: float
+    odds: float | None  # to keep the deadline
 
 
 def _choose(weighing: Weighing) -> _Choice | None:
     best = weighing.best(most=LISTED_PAIRS)
+    by_deadline = weighing.objective.kind == "deadline"
+    if not len(best) and by_deadline:
+        best = weighing.likeliest(most=LISTED_PAIRS)
     if not len(best):
         return None
     forecast = weighing.predictor.forecast(best)
+    deviations = weighing.deviations(best)
+    odds = float(deviations.odds(weighing.deadline_s)[0]) if by_deadline else None
+    if odds is not None and odds < HOPELESS:
+        return None
     return _Choice(
         best=best,
-        prediction=forecast.prediction(0),
+        prediction=forecast.prediction(0, deviations),
         interval_s=float(forecast.interval_s[0]),
+        odds=odds,
     )
 
 
@@ -154,16 +164,23 @@ def _rows(
     weighing: Weighing, choice: _Choice | None, candidates: Candidates, forecast: Forecast
 ) -> list[Row]:
     saturation = weighing.saturation(candidates)
+    deviations = weighing.deviations(candidates)
+    odds: list[float | None] = [None] * len(candidates)
+    if weighing.objective.kind == "deadline":
+        odds = [float(one) for one in deviations.odds(weighing.deadline_s)]
+    front = _front(forecast, priced=weighing.priced)
     rows = []
     for at in range(len(candidates)):
         partition, servers, nodes = candidates.key(at)
         prediction = None
         if math.isfinite(forecast.total_s[at]):
-            prediction = forecast.prediction(at)
+            prediction = forecast.prediction(at, deviations)
         chosen = choice is not None and candidates.key(at) == choice.best.key(0)
         rejected = None
         if not chosen:
-            rejected = _why_not(weighing, choice, candidates, forecast, at, prediction)
+            rejected = _why_not(
+                weighing, choice, candidates, forecast, at, prediction, odds[at]
+            )
             if nodes - servers > saturation[at]:
                 workers = count(max(int(saturation[at]), 1), "worker")
                 rejected += f"; the servers saturate at {workers}"
@@ -177,6 +194,8 @@ def _rows(
                 prediction=prediction,
                 rejected=rejected,
                 chosen=chosen,
+                pareto=at in front,
+                deadline_odds=odds[at] if prediction is not None else None,
             )
         )
     return rows
@@ -189,6 +208,7 @@ def _why_not(
     forecast: Forecast,
     at: int,
     prediction: Prediction | None,
+    odds: float | None,
 ) -> str:
     if prediction is None:
         return why_never(weighing, candidates, forecast, at)
@@ -199,7 +219,20 @@ def _why_not(
         nodes=candidates.key(at)[2],
         best_nodes=choice.best.key(0)[2] if choice else 0,
         priced=weighing.priced,
+        odds=odds,
     )
+
+
+def _front(forecast: Forecast, *, priced: bool) -> frozenset[int]:
+    """Candidates that no other one beats in both time and cost (node-hours without price);
+    of equal ones the first."""
+    prices = forecast.cost if priced else forecast.node_hours
+    least, front = math.inf, []
+    for at in np.lexsort((prices, forecast.total_s)).tolist():
+        if math.isfinite(forecast.total_s[at]) and prices[at] < least:
+            least = float(prices[at])
+            front.append(at)
+    return frozenset(front)
 
 
 def _plan(

@@ -9,12 +9,13 @@ shortest, everything else where it is cheapest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbtrain_perf.coefficients import Base
+from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.models.checkpoint import interval_s
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
+
+
+# Poisson events that lose a time uniform between 0 and 2 m: variance 4/3 m^2 each, at most.
+_UNIFORM = 4.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,8 @@ class Candidates:
 class Forecast:
     """One element a candidate; infinite total_s where a candidate would never end.
 
-    work_s: all steps. interval_s: between checkpoints. held_s: how long nodes are held.
+    work_s: all steps. interval_s: between checkpoints. lost_sd_s: standard deviation of
+    lost_s; meaningless for bounds of ranges.
     """
 
     queue_s: Floats
@@ -98,12 +104,18 @@ class Forecast:
     checkpoints: Floats
     interval_s: Floats
     lost_s: Floats
+    lost_sd_s: Floats
     total_s: Floats
     node_hours: Floats
     cost: Floats
 
-    def prediction(self, at: int) -> Prediction:
-        """Element `at` as a value. Only for a candidate that ends."""
+    def take(self, which: Integers) -> Forecast:
+        """The candidates that an index array chooses."""
+        return Forecast(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+
+    def prediction(self, at: int, deviations: Deviations | None = None) -> Prediction:
+        """Element `at` as a value, with intervals where deviations of the same candidates
+        are given. Only for a candidate that ends."""
         parts = {
             "queue": self.queue_s[at],
             "stage": self.stage_s[at],
@@ -112,7 +124,7 @@ class Forecast:
             "checkpoint": self.checkpoint_s[at] * self.checkpoints[at],
             "lost": self.lost_s[at],
         }
-        return Prediction(
+        prediction = Prediction(
             queue_s=float(self.queue_s[at]),
             stage_s=float(self.stage_s[at]),
             start_s=float(self.start_s[at]),
@@ -126,6 +138,7 @@ class Forecast:
             node_hours=float(self.node_hours[at]),
             dominant=max(parts, key=lambda name: float(parts[name])),
         )
+        return prediction if deviations is None else deviations.within(prediction, at)
 
 
 class Predictor:
@@ -164,12 +177,17 @@ class Predictor:
             expiries = _attempts(work + saves * save, useful) - 1.0
             ended = ended + expiries * restart
             restarts = ended * hazard + expiries
+            each = restart + unsaved / hazard * interval / 2.0
+            lost_variance = _UNIFORM * ended * hazard * each**2
         else:
             saves = np.zeros(len(candidates))
             run = stage + start + work
             ended = np.asarray(restarted_s(run, hazard_1_s=hazard, restart_s=delay))
             ended = np.where(run <= terms.limit_s[at], ended, np.inf)
             restarts = np.expm1(np.minimum(hazard * run, 700.0))
+            # So many attempts, geometric, each as long as they are on average.
+            each = (ended - run) / np.maximum(restarts, 1e-300)
+            lost_variance = restarts * (1.0 + restarts) * each**2
         ends = np.isfinite(ended)
         held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
         node_hours = nodes * held / 3600.0
@@ -186,6 +204,7 @@ class Predictor:
             checkpoints=saves,
             interval_s=interval,
             lost_s=ended - run,
+            lost_sd_s=np.sqrt(lost_variance),
             total_s=queue + ended,
             node_hours=node_hours,
             cost=np.where(price > 0.0, node_hours, 0.0) * price,
@@ -214,6 +233,31 @@ class Predictor:
             sharpness=server.sharpness.value,
         )
         return out
+
+    def step_shares(self, candidates: Candidates, nodes: Floats) -> Floats:
+        """(candidates, 3): how the logarithm of a step on so many nodes follows those of its
+        terms: compute, transfer, hop (all-reduce); compute, one server's time, nothing."""
+        terms, server = self.terms, self.base.server
+        at, servers = candidates.partition, candidates.servers.astype(np.float64)
+        served = servers > 0
+        power = np.where(served, server.sharpness.value, 1.0)
+        workers = np.where(served, nodes - servers, 1.0)
+        others = nodes - 1.0
+        parts = np.stack(
+            (
+                terms.compute_s[served.astype(int), at] / workers,
+                np.where(
+                    served,
+                    terms.server_s[at] / np.maximum(servers, 1.0) ** server.sharing.value,
+                    2.0 * others / nodes * terms.transfer_s[at],
+                ),
+                np.where(served, 0.0, 2.0 * others * terms.hop_s[at]),
+            ),
+            axis=1,
+        )
+        largest = np.maximum(parts.max(axis=1, keepdims=True), 1e-300)
+        parts = (parts / largest) ** power[:, None]
+        return np.asarray(parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300))
 
     def _steps(self, candidates: Candidates) -> Floats:
         """Of each synchronous replica (all-reduce), or updates of the servers."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbtrain_perf.decision import Row, dominant_in_words, in_words, measure, setup
+from sbtrain_perf.decision import (
+    Row,
+    dominant_in_words,
+    in_words,
+    measure,
+    odds_in_words,
+    setup,
+)
+from sbtrain_perf.intervals import SURE
 from sbtrain_perf.request import ClusterShape, Plan
 from sbtrain_perf.wording import count, duration, ratio
 
@@ -13,11 +21,13 @@ if TYPE_CHECKING:
     from sbtrain_perf.predict import Candidates, Forecast
     from sbtrain_perf.weighing import Weighing
 
+_WORTH_SAYING = 1.05  # times faster than the other layout
+
 _BEST = {
     "time": "shortest predicted time",
     "cost": "least predicted cost",
     "node-hours": "fewest predicted node-hours",
-    "deadline": "cheapest within the deadline",
+    "deadline": "cheapest that keeps the deadline with {} probability",
 }
 
 
@@ -32,10 +42,12 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
         return ""
     objective, priced = weighing.objective, weighing.priced
     value = in_words(best.prediction, objective, priced=priced, currency=currency)
-    text = (
-        f"{_BEST[objective.kind]}, {value}, on {setup(best)}; "
-        f"{dominant_in_words(best.prediction)}"
-    )
+    odds = best.deadline_odds
+    said = _BEST[objective.kind].format(odds_in_words(odds or 0.0))
+    if odds is not None and odds < SURE:
+        said = f"likeliest to keep the deadline, with {odds_in_words(odds)}"
+    text = f"{said}, {value}, on {setup(best)}; {dominant_in_words(best.prediction)}"
+    text += counterfactual(best, rows, weighing)
     others = [r for r in rows[1:] if r.prediction is not None and _will_do(r, weighing)]
     pair = (best.partition, best.layout)
     second = next((r for r in others if (r.partition, r.layout) != pair), None)
@@ -50,10 +62,38 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
 
 
 def _will_do(row: Row, weighing: Weighing) -> bool:
-    deadline_s = weighing.objective.deadline_s
-    if weighing.objective.kind != "deadline" or deadline_s is None or row.prediction is None:
-        return True
-    return row.prediction.total_s <= deadline_s
+    return row.deadline_odds is None or row.deadline_odds >= SURE
+
+
+def counterfactual(best: Row, rows: Sequence[Row], weighing: Weighing) -> str:
+    """What the other layout would do on the same partition, where its reason is known:
+    servers that are saturated, or gradients that take most of a step. rows: best first."""
+    other = next(
+        (r for r in rows if r.partition == best.partition and r.layout != best.layout), None
+    )
+    if other is None or other.prediction is None or best.prediction is None:
+        return ""
+    faster = other.prediction.total_s / best.prediction.total_s
+    served, ring = (best, other) if best.servers else (other, best)
+    if faster < _WORTH_SAYING:
+        return ""
+    if best is ring:
+        limit = weighing.saturated_at(served.partition, served.servers)
+        if served.workers < limit:
+            return ""
+        servers = count(served.servers, "parameter server")
+        verb = "is" if served.servers == 1 else "are"
+        workers = count(max(int(limit), 1), "worker")
+        return (
+            f"; {servers} {verb} saturated at {workers}: all-reduce is {ratio(faster)} x faster"
+        )
+    share = weighing.communication_share(ring.partition, ring.nodes)
+    if share < 0.5:
+        return ""
+    return (
+        f"; gradients take {share:.0%} of an all-reduce step on {count(ring.nodes, 'node')}: "
+        f"parameter servers are {ratio(faster)} x faster"
+    )
 
 
 def why_never(weighing: Weighing, candidates: Candidates, forecast: Forecast, at: int) -> str:
@@ -97,8 +137,11 @@ def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str
     return f"no partition of {shape.name} fits: {said}"
 
 
-def notes(weighing: Weighing, plan: Plan | None, shape: ClusterShape) -> tuple[str, ...]:
-    """What stands beside the choice: assumptions, and risks of the chosen row."""
+def notes(
+    weighing: Weighing, plan: Plan | None, shape: ClusterShape, *, odds: float | None = None
+) -> tuple[str, ...]:
+    """What stands beside the choice: assumptions, and risks of the chosen row.
+    odds: of the chosen row to keep the deadline."""
     job, request = weighing.job, weighing.request
     said = []
     if not job.known:
@@ -114,6 +157,11 @@ def notes(weighing: Weighing, plan: Plan | None, shape: ClusterShape) -> tuple[s
         said.append(f"the site {shape.name} states no price: node-hours stand in for cost")
     if plan is None:
         return tuple(said)
+    if odds is not None and odds < SURE:
+        said.append(
+            f"no plan keeps the deadline of {duration(weighing.deadline_s)} with "
+            f"{SURE:.0%}: the likeliest does with {odds_in_words(odds)}"
+        )
     partition = next(p for p in weighing.fit if p.name == plan.partition)
     if partition.preemptible and not plan.resumable:
         said.append(

@@ -9,9 +9,8 @@ form; per cluster: checkpoints. Each is shrunk to what the models say without ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from sbtrain_perf.coefficients import (
     LearntStep,
     with_learnt,
 )
+from sbtrain_perf.group_fits import GroupFit, Key, T, fit_group, grouped, key_of
 from sbtrain_perf.measured import (
     TERMS,
     Refusal,
@@ -33,23 +33,10 @@ from sbtrain_perf.measured import (
     described_count,
     measure_attempts,
 )
-from sbtrain_perf.shrinkage import fit_terms, spread
+from sbtrain_perf.shrinkage import spread
 from sbtrain_perf.term_forms import form_of, relative_error
 from sbtrain_perf.timing_log import AttemptTimings
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
-# How far off the unlearnt models may be: spread of the logarithm of each term, in the order
-# of term_forms. Our choice: a cold step is known to a factor of 4, communication to 20.
-PRIOR_SD: dict[Term, tuple[float, ...]] = {
-    "stage": (0.7, 0.7),
-    "start": (0.5, 0.5),
-    "step": (1.5, 3.0, 3.0),
-    "checkpoint": (0.7, 0.7),
-}
 POISON_SPREADS = 10.0  # as many robust spreads from the others' median are not believed
 LEAST_SPREAD = 0.1  # of a logarithm: what is never counted as poison
 FEWEST_TO_COMPARE = 4
@@ -85,7 +72,7 @@ def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
     measured = measure_attempts(tuple(timings))
     refused = list(measured.refused)
     samples: list[Sample] = []
-    for group in _grouped(measured.samples, _key).values():
+    for group in grouped(measured.samples, key_of).values():
         good, bad = _without_poison(group, base)
         samples += good
         refused += bad
@@ -109,30 +96,6 @@ def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
                 )
             )
     return RefitResult(coefficients=fitted, errors=tuple(errors), refused=tuple(refused))
-
-
-Key = tuple[str | int, ...]
-T = TypeVar("T")
-
-
-def _key(sample: Sample) -> Key:
-    """What one fit is made for."""
-    timings = sample.timings
-    if sample.term == "stage":
-        return "stage", timings.cluster, timings.partition
-    if sample.term == "start":
-        return "start", timings.cluster, timings.workload
-    if sample.term == "checkpoint":
-        return "checkpoint", timings.cluster
-    batch = timings.plan.batch_per_worker
-    return "step", timings.cluster, timings.workload, timings.partition, timings.layout, batch
-
-
-def _grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    groups: dict[Key, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def _without_poison(
@@ -171,67 +134,52 @@ def _without_poison(
 def _learn(
     samples: Sequence[Sample], timings: Sequence[AttemptTimings], base: Coefficients
 ) -> Learnt:
-    groups = _grouped(samples, _key)
+    groups = grouped(samples, key_of)
     ordered = [groups[key] for key in sorted(groups, key=repr)]
-    fits = [(group, _fit(group, base)) for group in ordered]
+    fits = [(group, fit_group(group, base.base)) for group in ordered]
     steps = [f for f in fits if f[0][0].term == "step"]
     return Learnt(
-        steps=tuple(_learnt_step(group, terms) for group, terms in steps),
+        steps=tuple(_learnt_step(group, fit) for group, fit in steps),
         starts=tuple(
             LearntStart(
                 cluster=group[0].timings.cluster,
                 workload=group[0].timings.workload,
-                fixed_s=terms[0],
-                node_s=terms[1],
+                fixed_s=fit.terms[0],
+                node_s=fit.terms[1],
                 runs=_runs(group),
+                spread=fit.spread,
             )
-            for group, terms in fits
+            for group, fit in fits
             if group[0].term == "start"
         ),
         stages=tuple(
             LearntStage(
                 cluster=group[0].timings.cluster,
                 partition=group[0].timings.partition,
-                overhead_s=terms[0],
-                rate_bytes_s=1.0 / max(terms[1], _LEAST_BYTE_S),
+                overhead_s=fit.terms[0],
+                rate_bytes_s=1.0 / max(fit.terms[1], _LEAST_BYTE_S),
                 runs=_runs(group),
+                spread=fit.spread,
             )
-            for group, terms in fits
+            for group, fit in fits
             if group[0].term == "stage"
         ),
         checkpoints=tuple(
             LearntCheckpoint(
                 cluster=group[0].timings.cluster,
-                fixed_s=terms[0],
-                byte_s=terms[1],
+                fixed_s=fit.terms[0],
+                byte_s=fit.terms[1],
                 runs=_runs(group),
+                spread=fit.spread,
             )
-            for group, terms in fits
+            for group, fit in fits
             if group[0].term == "checkpoint"
         ),
         models=_models(samples, timings, base.learnt.models),
     )
 
 
-def _fit(group: Sequence[Sample], base: Coefficients) -> list[float]:
-    """The terms of one key. Samples whose chain takes longer than they did count as short."""
-    forms = [form_of(sample, base.base) for sample in group]
-    seconds = [
-        max(sample.seconds - form.chain_s, 0.1 * sample.seconds)
-        for sample, form in zip(group, forms, strict=True)
-    ]
-    prior = np.median([form.prior for form in forms], axis=0)
-    terms = fit_terms(
-        np.stack([form.features for form in forms]),
-        np.array(seconds),
-        prior,
-        prior_sd=np.array(PRIOR_SD[group[0].term][: len(prior)]),
-        power=forms[0].power,
-    )
-    return [float(term) for term in terms]
-
-
-def _learnt_step(group: Sequence[Sample], terms: list[float]) -> LearntStep:
+def _learnt_step(group: Sequence[Sample], fit: GroupFit) -> LearntStep:
     plan = group[0].timings.plan
     served = plan.layout == "ps"
     return LearntStep(
@@ -240,12 +188,13 @@ def _learnt_step(group: Sequence[Sample], terms: list[float]) -> LearntStep:
         partition=plan.partition,
         layout=plan.layout,
         batch_per_worker=plan.batch_per_worker,
-        compute_s=terms[0],
-        transfer_s=0.0 if served else terms[1],
-        hop_s=0.0 if served else terms[2],
-        server_s=terms[1] if served else 0.0,
+        compute_s=fit.terms[0],
+        transfer_s=0.0 if served else fit.terms[1],
+        hop_s=0.0 if served else fit.terms[2],
+        server_s=fit.terms[1] if served else 0.0,
         nodes=tuple(sorted({sample.timings.nodes for sample in group})),
         runs=_runs(group),
+        spread=fit.spread,
     )
 
 

@@ -131,11 +131,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far off the parts of a prediction may be: standard deviations of their logarithms;
+    of lost_s, which may well be 0, in seconds. All 0: not known."""
+
+    queue: float = 0.0
+    stage: float = 0.0
+    start: float = 0.0
+    step: float = 0.0
+    checkpoint: float = 0.0
+    lost_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Seconds and money that a plan is expected to take. total_s is the makespan.
 
     steps is the number of steps each synchronous replica takes (all-reduce), or the number
-    of updates the servers apply (ps); step_s is the time from one to the next.
+    of updates the servers apply (ps); step_s is the time from one to the next. low and high
+    are the ends of 90 % intervals; None in plans of an sbtrain that gave none.
     """
 
     queue_s: float
@@ -150,6 +164,11 @@ class Prediction:
     cost: float
     node_hours: float
     dominant: str
+    total_low_s: float | None = None
+    total_high_s: float | None = None
+    step_low_s: float | None = None
+    step_high_s: float | None = None
+    spread: Spread = field(default_factory=Spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

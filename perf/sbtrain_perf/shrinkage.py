@@ -7,9 +7,13 @@ from the others count linearly (Huber, 1964). Numpy alone, deterministic.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from sbtrain_perf.intervals import student_factor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +24,7 @@ NOISE_SD = 0.1  # of one measurement's logarithm, at least: so runs of one plan 
 FEW_ROWS = 4  # fewer do not tell their own noise
 _HUBER = 1.5  # noise widths
 _ROUNDS = 100
+_NOISE_ROUNDS = 5
 
 
 def fit_terms(
@@ -49,6 +54,57 @@ def fit_terms(
     return out
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitSpread:
+    """How far off fitted terms may be. covariance: (terms, terms) of their logarithms, 0 for
+    a term that stays 0. noise_sd: of one more measurement's logarithm about the sum, so that
+    90 % lie within 1.645 of it."""
+
+    covariance: Floats
+    noise_sd: float
+
+
+def spread_of_fit(
+    features: Floats,
+    measured: Floats,
+    terms: Floats,
+    *,
+    prior_sd: Floats,
+    cold_sd: Floats,
+    usual_sd: float,
+    usual_samples: float,
+    power: float = 1.0,
+) -> FitSpread:
+    """How far off what fit_terms found may be where the terms' logarithms really lie cold_sd
+    from the priors, linearised: ``A^-1 (J'J/s^2 + P C P) A^-1, A = J'J/s^2 + P``, with J each
+    term's shares, s the noise, P = 1/prior_sd^2 and C = cold_sd^2. Terms that measurements do
+    not tell apart stay as uncertain as they were.
+
+    The noise is the residuals' mean square, usual_samples of usual_sd among them (an inverse
+    gamma prior), and all is wider by what Student's law with as many degrees of freedom
+    is than the normal one.
+    """
+    used = terms > 0.0
+    logs = np.log(terms[used])
+    fit = _Fit(features[:, used], np.log(measured), logs, prior_sd[used], power)
+    shares = fit.shares(logs)
+    residuals = fit.residuals(logs)
+    held = np.diag(1.0 / prior_sd[used] ** 2)
+    off = held @ np.diag(cold_sd[used] ** 2) @ held
+    noise_sd, degrees = usual_sd, usual_samples
+    for _ in range(_NOISE_ROUNDS):
+        told_apart = shares.T @ shares / noise_sd**2
+        inner = np.linalg.inv(told_apart + held)
+        told = float(np.trace(inner @ told_apart))
+        degrees = usual_samples + max(len(measured) - told, 0.0)
+        squares = usual_samples * usual_sd**2 + float(np.sum(residuals**2))
+        noise_sd = math.sqrt(squares / degrees)
+    factor = student_factor(degrees)
+    covariance = np.zeros((len(terms), len(terms)))
+    covariance[np.ix_(used, used)] = inner @ (told_apart + off) @ inner * factor**2
+    return FitSpread(covariance=covariance, noise_sd=noise_sd * factor)
+
+
 def spread(values: Floats) -> float:
     """Standard deviation from the median of distances to the median: robust."""
     return float(1.4826 * np.median(np.abs(values - np.median(values))))
@@ -67,6 +123,11 @@ class _Fit:
     def residuals(self, logs: Floats) -> Floats:
         total = self.features @ np.exp(self.power * logs)
         return np.log(total) / self.power - self.target
+
+    def shares(self, logs: Floats) -> Floats:
+        """(rows, terms): how the logarithm of each sum follows those of the terms."""
+        parts = self.features * np.exp(self.power * logs)
+        return np.asarray(parts / parts.sum(axis=1, keepdims=True))
 
     def solve(self, noise_sd: float) -> Floats:
         """The best end of several descents: a term that is far too small has no slope."""
@@ -97,8 +158,7 @@ class _Fit:
         damping = 1e-3
         cost = self._cost(logs, noise_sd)
         for _ in range(_ROUNDS):
-            parts = self.features * np.exp(self.power * logs)
-            shares = parts / parts.sum(axis=1, keepdims=True) / noise_sd
+            shares = self.shares(logs) / noise_sd
             residuals = self.residuals(logs) / noise_sd
             weights = np.minimum(1.0, _HUBER / np.maximum(np.abs(residuals), 1e-300))
             held = (logs - self.prior) / self.prior_sd

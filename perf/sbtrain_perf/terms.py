@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbtrain_perf.coefficients import Coefficients, LearntStep
+from sbtrain_perf.coefficients import (
+    Coefficients,
+    LearntCheckpoint,
+    LearntStage,
+    LearntStart,
+    LearntStep,
+)
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
@@ -159,17 +165,9 @@ class PartitionTerms:
             hop_s=basis.hop_s,
             server_s=basis.server_s,
         )
-        if not self._learnt:
+        nearest = self.learnt_step(partition, layout)
+        if nearest is None:
             return shipped
-        nearest = min(
-            self._learnt,
-            key=lambda s: (
-                s.layout != layout,
-                s.partition != partition.name,
-                abs(math.log(s.batch_per_worker / self.job.request.batch_per_worker)),
-                s.partition,
-            ),
-        )
         compute_s = nearest.compute_s * self._compute_ratio(partition, nearest)
         if nearest.layout != layout:
             return StepParts(
@@ -187,35 +185,66 @@ class PartitionTerms:
             server_s=nearest.server_s,
         )
 
+    def learnt_step(self, partition: Partition, layout: Layout) -> LearntStep | None:
+        """What stands in for the shipped step: the learnt one that is nearest."""
+        if not self._learnt:
+            return None
+        return min(
+            self._learnt,
+            key=lambda s: (
+                s.layout != layout,
+                s.partition != partition.name,
+                abs(math.log(s.batch_per_worker / self.job.request.batch_per_worker)),
+                s.partition,
+            ),
+        )
+
     def _compute_ratio(self, partition: Partition, learnt: LearntStep) -> float:
         """How much slower the models hold this partition and batch than the measured ones."""
         measured = self._partitions.get(learnt.partition, partition)
         measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_worker)
         return self.basis(partition).compute_s / measured_s
 
+    def learnt_stage(self, partition: Partition) -> LearntStage | None:
+        """Of this partition; else of another one, whose overhead alone counts here."""
+        of_cluster = [
+            s for s in self.coefficients.learnt.stages if s.cluster == self.shape.name
+        ]
+        own = (s for s in of_cluster if s.partition == partition.name)
+        return next(own, next(iter(of_cluster), None))
+
     def stage(self, partition: Partition) -> tuple[float, float]:
         """(overhead in s, rate in bytes/s); rate 0 where there is no scratch."""
-        learnt = [s for s in self.coefficients.learnt.stages if s.cluster == self.shape.name]
+        learnt = self.learnt_stage(partition)
         rate = self.basis(partition).stage_bytes_s
-        for entry in learnt:
-            if entry.partition == partition.name and rate > 0:
-                return entry.overhead_s, entry.rate_bytes_s
-        overhead_s = self.coefficients.base.stage.overhead_s.value
-        return (learnt[0].overhead_s if learnt else overhead_s), rate
+        if learnt is None:
+            return self.coefficients.base.stage.overhead_s.value, rate
+        if learnt.partition == partition.name and rate > 0:
+            rate = learnt.rate_bytes_s
+        return learnt.overhead_s, rate
+
+    def learnt_start(self) -> LearntStart | None:
+        key = (self.shape.name, self.job.request.workload)
+        starts = self.coefficients.learnt.starts
+        return next((s for s in starts if (s.cluster, s.workload) == key), None)
 
     def start(self) -> tuple[float, float]:
         """(seconds that are fixed, seconds a node)."""
-        for entry in self.coefficients.learnt.starts:
-            if (entry.cluster, entry.workload) == (self.shape.name, self.job.request.workload):
-                return entry.fixed_s, entry.node_s
+        learnt = self.learnt_start()
+        if learnt is not None:
+            return learnt.fixed_s, learnt.node_s
         base = self.coefficients.base.start
         return base.fixed_s.value, base.node_s.value
 
+    def learnt_checkpoint(self) -> LearntCheckpoint | None:
+        saves = self.coefficients.learnt.checkpoints
+        return next((s for s in saves if s.cluster == self.shape.name), None)
+
     def checkpoint_s(self, partition: Partition) -> float:
         size = self.job.checkpoint_bytes
-        for entry in self.coefficients.learnt.checkpoints:
-            if entry.cluster == self.shape.name:
-                return float(checkpoint_s(size, fixed_s=entry.fixed_s, byte_s=entry.byte_s))
+        learnt = self.learnt_checkpoint()
+        if learnt is not None:
+            return float(checkpoint_s(size, fixed_s=learnt.fixed_s, byte_s=learnt.byte_s))
         fixed_s = self.coefficients.base.checkpoint.fixed_s.value
         byte_s = self.basis(partition).checkpoint_byte_s
         return float(checkpoint_s(size, fixed_s=fixed_s, byte_s=byte_s))

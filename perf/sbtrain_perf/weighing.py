@@ -6,7 +6,9 @@ the bounds of request and partition. What does not fit is refused here, with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Row
 from sbtrain_perf.errors import PlanError
+from sbtrain_perf.intervals import FARTHEST, NORMAL_SURE, Deviations
 from sbtrain_perf.job import job_of
 from sbtrain_perf.limits import (
     fewest_servers,
@@ -25,6 +28,7 @@ from sbtrain_perf.limits import (
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
 from sbtrain_perf.search import best_of_groups, spread
+from sbtrain_perf.spreads import Side, Spreads
 from sbtrain_perf.terms import PartitionTerms, terms_of
 
 if TYPE_CHECKING:
@@ -90,6 +94,10 @@ class Weighing:
         self.priced = any(p.price_per_node_hour > 0 for p in self.fit)
         self.lanes = self._lanes()
 
+    @cached_property
+    def spreads(self) -> Spreads:
+        return Spreads(self.fit, self.finder, self.predictor)
+
     def refusal(self, partition: Partition, servers: int) -> str | None:
         """Why a layout does not do on a partition that fits; None when it does."""
         request = self.request
@@ -135,7 +143,7 @@ class Weighing:
             high=high[source],
         )
 
-    def values(self, forecast: Forecast) -> Floats:
+    def values(self, candidates: Candidates, forecast: Forecast) -> Floats:
         """What the objective minimises; infinite where a row will not do."""
         if self.objective.kind == "time":
             return forecast.total_s
@@ -143,15 +151,56 @@ class Weighing:
         value = forecast.cost if by_cost else forecast.node_hours
         will_do = np.isfinite(forecast.total_s)
         if self.objective.kind == "deadline":
-            will_do &= forecast.total_s <= (self.objective.deadline_s or 0.0)
+            # No row is surer to end in time than half, where its prediction does not.
+            near = np.flatnonzero(will_do & (forecast.total_s <= self.deadline_s))
+            sure_s = self._total_s(candidates.take(near), forecast.take(near), NORMAL_SURE)
+            will_do = np.zeros(len(candidates), dtype=bool)
+            will_do[near] = sure_s <= self.deadline_s
         return np.where(will_do, value, np.inf)
+
+    @property
+    def deadline_s(self) -> float:
+        """Infinite where the objective is another."""
+        return self.objective.deadline_s or math.inf
+
+    def _total_s(self, candidates: Candidates, forecast: Forecast, z: float) -> Floats:
+        if not z:
+            return forecast.total_s
+        side: Side = "above" if z > 0 else "below"
+        return self.spreads.deviations(candidates, forecast, side=side).total_s(z)
 
     def best(self, *, most: int) -> Candidates:
         """The best row of each of the best (partition, layout) pairs, best first."""
+        return self._least(lambda c: self.values(c, self.predictor.forecast(c)), most=most)
+
+    def likeliest(self, *, most: int) -> Candidates:
+        """As best, by the probability to keep the deadline.
+
+        A row's probability grows with the normal quantile z at which its total meets the
+        deadline. Search the least total at a z; at that row's own z, search again: from
+        then on z rises, to the largest of all rows.
+        """
+        z, rising = 0.0, False
+        while True:
+            rows = self._least(partial(self.total_s, z=z), most=most)
+            if not len(rows):
+                return rows
+            first = rows.take(np.array([0]))
+            own = self.deviations(first).quantile(self.deadline_s)
+            if own[0] >= FARTHEST - 1e-6 or (rising and own[0] <= z + 1e-6):
+                return rows
+            z, rising = float(own[0]), True
+
+    def total_s(self, candidates: Candidates, *, z: float) -> Floats:
+        """At a normal quantile; of a range, no more than that of any row in it."""
+        return self._total_s(candidates, self.predictor.forecast(candidates), z)
+
+    def deviations(self, rows: Candidates) -> Deviations:
+        return self.spreads.deviations(rows, self.predictor.forecast(rows))
+
+    def _least(self, value: Callable[[Candidates], Floats], *, most: int) -> Candidates:
         groups = 2 * self.lanes.partition + (self.lanes.servers > 0)
-        rows, _ = best_of_groups(
-            self.lanes, groups, lambda c: self.values(self.predictor.forecast(c)), most=most
-        )
+        rows, _ = best_of_groups(self.lanes, groups, value, most=most)
         return rows
 
     def fastest(self) -> Candidates:
@@ -187,7 +236,7 @@ class Weighing:
                 candidates.partition,
                 candidates.low,
                 forecast.total_s,
-                self.values(forecast),
+                self.values(candidates, forecast),
             )
         )
         ordered = candidates.take(order)
@@ -203,3 +252,17 @@ class Weighing:
         ps_step_s = self.terms.compute_s[1, at]
         limit = ps_step_s / np.where(busy_s > 0.0, busy_s, 1.0)
         return np.where((servers > 0) & (busy_s > 0.0), limit, np.inf)
+
+    def saturated_at(self, partition: str, servers: int) -> float:
+        """Workers at which so many servers set the pace on a partition that fits."""
+        at = next(i for i, p in enumerate(self.fit) if p.name == partition)
+        return float(
+            self.saturation(Candidates.single(at, nodes=servers + 1, servers=servers))[0]
+        )
+
+    def communication_share(self, partition: str, nodes: int) -> float:
+        """Of an all-reduce step on a partition that fits."""
+        at = next(i for i, p in enumerate(self.fit) if p.name == partition)
+        one = Candidates.single(at, nodes=nodes, servers=0)
+        shares = self.predictor.step_shares(one, np.array([float(nodes)]))
+        return 1.0 - float(shares[0, 0])

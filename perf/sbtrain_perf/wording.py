@@ -56,5 +56,13 @@ def brief_duration(seconds: float) -> str:
     ) + "d"
 
 
+def brief_range(low_s: float, high_s: float) -> str:
+    """At most 11 characters, for columns: `41-70s`, `55s-1.9m`, `0-3d`."""
+    low, high = brief_duration(low_s), brief_duration(high_s)
+    if low[-1] == high[-1] and low != "never":
+        low = low[:-1]
+    return f"{low}-{high}"
+
+
 def _brief(value: float) -> str:
     return "0" if value < 0.05 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"

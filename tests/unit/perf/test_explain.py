@@ -69,13 +69,13 @@ def test_the_chosen_row_is_marked_and_alone_in_it() -> None:
     assert len(marked) == 1
     assert decision.chosen.partition in marked[0]
     assert f" {decision.chosen.nodes} " in marked[0]
-    assert marked[0].endswith("chosen")
 
 
 def test_every_partition_and_layout_shows_with_what_it_would_take() -> None:
     table = plan_table(decide(), SHAPE)
     for start in ("> ", "  "):
         assert any(line.startswith(start) for line in table.splitlines())
+    assert "  90 %  " in table
     for name in ("standard", "spot", "a-partition"):
         assert name in table
     assert table.count("x as long") + table.count("longer by less than 1 %") == 4
@@ -112,14 +112,14 @@ def test_a_refusal_says_what_would_have_come_nearest() -> None:
     decision = decide(objective=Objective(kind="deadline", deadline_s=1.0))
     table = plan_table(decision, SHAPE)
     assert "No plan: no plan keeps the deadline of 1.0 s" in table
-    assert "misses the deadline by" in table
+    assert "keeps the deadline with less than 1 %, misses it by" in table
     assert not any(line.startswith(">") for line in table.splitlines())
 
 
 def test_without_prices_node_hours_are_shown() -> None:
     free = dataclasses.replace(SHAPE, partitions=(partition("free", price_per_node_hour=0.0),))
     table = plan_table(decide(free, objective=Objective(kind="cost")), free)
-    assert "node-h " in table
+    assert "node-h\n" in table
     assert "EUR" not in table
     assert "states no price: node-hours stand in for cost" in table
 

@@ -1,0 +1,240 @@
+"""How far off each part of each candidate may be, from what was learnt and what was not.
+
+A step is a sum of terms; the variance of its logarithm is ``w' C w + noise^2 + beyond^2``,
+with w each term's share, C the covariance of the terms' logarithms (from the refit, or the
+shipped spreads on its diagonal), noise how runs of one plan differ, and beyond what is added
+per doubling of the nodes past the measured ones. Terms that no run has told apart keep their
+shipped spread in C, so that a step on other node counts is as uncertain as they make it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from sbtrain_perf.coefficients import LearntSpread, LearntStep, SpreadTerms
+from sbtrain_perf.intervals import Deviations
+from sbtrain_perf.predict import Candidates, Forecast, Predictor
+from sbtrain_perf.request import Layout, Partition
+from sbtrain_perf.terms import PartitionTerms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Side = Literal["below", "above"]
+
+_LAYOUTS: tuple[Layout, ...] = ("allreduce", "ps")
+_TERMS = 3  # of a step: compute, transfer, hop; or compute, server
+_LEAST_SD = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpread:
+    """Of one partition and layout. covariance: (terms, terms) of the logarithms; fewest and
+    most: nodes that were measured, all where none was."""
+
+    covariance: Floats
+    noise_sd: float
+    fewest: float = 1.0
+    most: float = math.inf
+
+
+class Spreads:
+    """Finds how far off predictions may be. What is alike of many partitions is found once."""
+
+    def __init__(
+        self, partitions: Sequence[Partition], finder: PartitionTerms, predictor: Predictor
+    ) -> None:
+        self._finder = finder
+        self._predictor = predictor
+        self._own: SpreadTerms = finder.coefficients.base.spread
+        self._kinds: dict[object, int] = {}
+        self._steps: list[StepSpread] = []
+        self._kind = np.array(
+            [[self._kind_of(p, layout) for p in partitions] for layout in _LAYOUTS], dtype=int
+        ).reshape(2, -1)
+        self._covariance = np.stack([s.covariance for s in self._steps] or [np.zeros((3, 3))])
+        self._least = np.array([_least_sd(s.covariance) for s in self._steps])
+        self._term_sds = np.sqrt(np.diagonal(self._covariance, axis1=1, axis2=2))
+        self._largest = self._term_sds.max(axis=1)
+        self._noise = np.array([s.noise_sd for s in self._steps])
+        self._fewest = np.array([s.fewest for s in self._steps])
+        self._most = np.array([s.most for s in self._steps])
+        self._stage = np.array([self._stage_sd(partition) for partition in partitions])
+        self._save = self._save_sd()
+
+    def deviations(
+        self, candidates: Candidates, forecast: Forecast, *, side: Side | None = None
+    ) -> Deviations:
+        """Of forecast candidates.
+
+        Args:
+            side: for ranges of nodes: of every row in the range the least total above
+                (below) its prediction is bounded from below. None: rows, not ranges.
+        """
+        sds = np.empty((5, len(candidates)))
+        sds[0] = self._own.queue.value
+        at = candidates.partition
+        sds[1], sds[4] = self._stage[at], self._save
+        sds[2] = self._start_sd(candidates, side)
+        sds[3] = self._step_sd(candidates, side)
+        lost_sd = np.hypot(forecast.lost_sd_s, self._own.hazard.value * forecast.lost_s)
+        wide = candidates.low < candidates.high
+        if side == "above":
+            lost_sd = np.where(wide, 0.0, lost_sd)
+        elif side == "below":
+            lost_sd = np.where(wide, np.inf, lost_sd)
+        parts = (
+            forecast.queue_s,
+            forecast.stage_s,
+            forecast.start_s,
+            forecast.work_s,
+            forecast.checkpoint_s * forecast.checkpoints,
+        )
+        return Deviations(
+            parts_s=np.stack([np.broadcast_to(part, len(candidates)) for part in parts]),
+            log_sd=sds,
+            lost_s=forecast.lost_s,
+            lost_sd_s=lost_sd,
+        )
+
+    def _kind_of(self, partition: Partition, layout: Layout) -> int:
+        learnt = self._finder.learnt_step(partition, layout)
+        own = learnt is not None and learnt.partition == partition.name
+        key = (id(learnt), own, layout)
+        if key not in self._kinds:
+            self._kinds[key] = len(self._steps)
+            self._steps.append(self._find_step(learnt, layout, own=own))
+        return self._kinds[key]
+
+    def _find_step(self, learnt: LearntStep | None, layout: Layout, *, own: bool) -> StepSpread:
+        """own: learnt on the very partition."""
+        spread, job = self._own, self._finder.job
+        cold = np.array((spread.compute.value, spread.transfer.value, spread.hop.value))
+        if layout == "ps":
+            cold = np.array((spread.compute.value, spread.server.value, 0.0))
+        covariance = np.diag(cold**2)
+        if not job.parameters_known:
+            covariance += np.outer(cold > 0, cold > 0) * spread.unknown_model.value**2
+        if learnt is None:
+            return StepSpread(covariance=covariance, noise_sd=spread.run.value)
+        noise_sd = learnt.spread.noise_sd or spread.run.value
+        known = _covariance(learnt.spread, spread.run.value)
+        carried = spread.carried.value**2
+        known[0, 0] += (
+            carried * math.log(learnt.batch_per_worker / job.request.batch_per_worker) ** 2
+        )
+        if not own:
+            known[0, 0] += carried
+            known[1, 1] += carried
+        if learnt.layout != layout:
+            covariance[0, :] = covariance[:, 0] = 0.0
+            covariance[0, 0] = known[0, 0] + carried
+            return StepSpread(covariance=covariance, noise_sd=noise_sd)
+        return StepSpread(
+            covariance=known,
+            noise_sd=noise_sd,
+            fewest=float(min(learnt.nodes, default=1)),
+            most=float(max(learnt.nodes, default=1)),
+        )
+
+    def _step_sd(self, candidates: Candidates, side: Side | None) -> Floats:
+        low, high = candidates.low.astype(np.float64), candidates.high.astype(np.float64)
+        kind = self._kind[(candidates.servers > 0).astype(int), candidates.partition]
+        sd = self._terms_sd(candidates, kind, side)
+        fewest, most = self._fewest[kind], self._most[kind]
+        if side == "below":
+            low, high = high, low
+        beyond = np.maximum(np.log2(np.maximum(fewest / high, low / most)), 0.0)
+        beyond *= self._own.doubling.value
+        return np.asarray(np.sqrt(sd**2 + self._noise[kind] ** 2 + beyond**2))
+
+    def _terms_sd(
+        self, candidates: Candidates, kind: NDArray[np.int64], side: Side | None
+    ) -> Floats:
+        """`sqrt(w' C w)`; of a range, what it is at its low end less (below: and) what the
+        shares may change by: all are monotone but the transfer's, and they sum to 1."""
+        low = candidates.low.astype(np.float64)
+        shares = self._predictor.step_shares(candidates, low)
+        covariance = self._covariance[kind]
+        variance = np.einsum("ij,ijk,ik->i", shares, covariance, shares)
+        sd = np.sqrt(np.maximum(variance, 0.0))
+        wide = np.flatnonzero(candidates.low < candidates.high)
+        if side is None or not len(wide):
+            return np.asarray(sd)
+        ranges = candidates.take(wide)
+        ends = self._predictor.step_shares(ranges, ranges.high.astype(np.float64))
+        moved = np.abs(ends - shares[wide])
+        served = ranges.servers > 0
+        moved[:, 1] = moved[:, 0] + np.where(served, 0.0, moved[:, 2])
+        reach = (moved * self._term_sds[kind[wide]]).sum(axis=1)
+        if side == "above":
+            sd[wide] = np.maximum(sd[wide] - reach, self._least[kind[wide]])
+        else:
+            sd[wide] = np.minimum(sd[wide] + reach, self._largest[kind[wide]])
+        return np.asarray(sd)
+
+    def _start_sd(self, candidates: Candidates, side: Side | None) -> Floats:
+        own, terms = self._own, self._predictor.terms
+        learnt = self._finder.learnt_start()
+        if learnt is None:
+            return np.full(len(candidates), math.hypot(own.start.value, own.run.value))
+        covariance = _covariance(learnt.spread, own.run.value)[:2, :2]
+        noise = learnt.spread.noise_sd or own.run.value
+        nodes = candidates.low.astype(np.float64)
+        parts = np.stack((np.full(len(nodes), terms.start_fixed_s), terms.start_node_s * nodes))
+        shares = parts / np.maximum(parts.sum(axis=0), 1e-300)
+        variance = np.einsum("ji,jk,ki->i", shares, covariance, shares)
+        wide = candidates.low < candidates.high
+        if side == "above":
+            variance = np.where(wide, 0.0, variance)
+        elif side == "below":
+            variance = np.where(wide, float(np.diag(covariance).max()), variance)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + noise**2))
+
+    def _stage_sd(self, partition: Partition) -> float:
+        own, size = self._own, float(self._finder.job.request.data.total_bytes)
+        learnt = self._finder.learnt_stage(partition)
+        rate = self._finder.basis(partition).stage_bytes_s
+        if learnt is None or learnt.partition != partition.name or rate <= 0.0:
+            return math.hypot(own.stage.value, own.run.value)
+        return _sum_sd(learnt.spread, (learnt.overhead_s, size / learnt.rate_bytes_s), own)
+
+    def _save_sd(self) -> float:
+        own, size = self._own, self._finder.job.checkpoint_bytes
+        learnt = self._finder.learnt_checkpoint()
+        if learnt is None:
+            return math.hypot(own.checkpoint.value, own.run.value)
+        return _sum_sd(learnt.spread, (learnt.fixed_s, learnt.byte_s * size), own)
+
+
+def _covariance(spread: LearntSpread, run_sd: float) -> Floats:
+    """(3, 3), terms that are not there 0. Where a file does not say: as a run differs."""
+    out = np.zeros((_TERMS, _TERMS))
+    terms = math.isqrt(len(spread.covariance))
+    if not terms:
+        return np.eye(_TERMS) * run_sd**2
+    out[:terms, :terms] = np.array(spread.covariance).reshape(terms, terms)
+    return out
+
+
+def _sum_sd(spread: LearntSpread, parts: tuple[float, float], own: SpreadTerms) -> float:
+    covariance = _covariance(spread, own.run.value)[:2, :2]
+    shares = np.array(parts) / max(sum(parts), 1e-300)
+    noise = spread.noise_sd or own.run.value
+    return math.sqrt(max(float(shares @ covariance @ shares), 0.0) + noise**2)
+
+
+def _least_sd(covariance: Floats) -> float:
+    """The least that shares which sum to 1 can have; of terms without spread, 0."""
+    used = np.diag(covariance) > 0.0
+    if not used.all() and not (used[0] and used[1] and not used[2]):
+        return 0.0
+    inner = covariance[np.ix_(used, used)] + np.eye(int(used.sum())) * _LEAST_SD**2
+    return math.sqrt(max(1.0 / float(np.linalg.solve(inner, np.ones(len(inner))).sum()), 0.0))
