@@ -36,6 +36,7 @@ DAY = 24 * HOUR
         ("0:0", None),
         ("0-0:0:0", None),
         ("-1", None),
+        ("-0", None),
         ("UNLIMITED", None),
         ("infinite", None),
     ],
