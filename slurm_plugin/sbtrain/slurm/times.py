@@ -3,7 +3,8 @@
 Limits are read as sbatch reads them (checked against Slurm 22.05): ``90`` is minutes,
 ``90:00`` minutes and seconds, ``1:30:00`` hours, ``1-12``, ``1-12:30`` and ``1-12:30:15``
 days; seconds are rounded up to a whole minute; ``0``, ``-1``, UNLIMITED and INFINITE mean
-no limit. (sbatch also takes ``-2`` and makes nonsense of it: refused here.) Memory counts in MiB (2**20 bytes): ``1000`` and ``1000M`` are the same.
+no limit. (sbatch also takes ``-2`` and makes nonsense of it: refused here.) Memory counts
+in MiB (2**20 bytes): ``1000`` and ``1000M`` are the same.
 """
 
 from __future__ import annotations
