@@ -286,10 +286,14 @@ def _train(
     if name not in train_flags:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, train_flags, n=1)
+        prefix = TRAIN_PREFIX.removeprefix("--")  # alike in all, so it makes none of them near
+        known = [flag.removeprefix(prefix) for flag in train_flags]
+        near = get_close_matches(name.removeprefix(prefix), known, n=1)
         raise RequestError(
             f"unknown option --{name}",
-            hint=f"did you mean --{near[0]}?" if near else "sbtrain --help lists them",
+            hint=f"did you mean {TRAIN_PREFIX}{near[0]}?"
+            if near
+            else "sbtrain --help lists them",
         )
     if not train_flags[name]:
         if equals:

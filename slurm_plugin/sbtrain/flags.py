@@ -1,7 +1,7 @@
 """The values of sbtrain's own flags, `--train-*`.
 
 They are read from the command line and from `#SBTRAIN` lines alike; the command line wins,
-flag by flag.
+flag by flag, and over flags of the script that say the same thing in another way.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from sbtrain_perf.request import LayoutChoice, NodeRange, Objective
 T = TypeVar("T")
 
 FLAGS: Mapping[str, bool] = {name: bool(metavar) for name, metavar, _ in TABLE}
+
+_RIVALS = (("train-epochs", "train-steps"),)  # of each, one may be given
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGB]?)", re.ASCII | re.IGNORECASE)
 _UNIT = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
@@ -61,13 +63,14 @@ def read_flags(
         RequestError: a value is not of the flag's form; names the flag and its forms.
     """
     spoken = {name for name, _ in command_line}
-    flags = [*(pair for pair in script if pair[0] not in spoken), *command_line]
+    settled = spoken.union(*(rivals for rivals in _RIVALS if spoken & set(rivals)))
+    flags = [*(pair for pair in script if pair[0] not in settled), *command_line]
     values = {name: value or "" for name, value in flags}
 
     def get(name: str, read: Callable[[str, str], T]) -> T | None:
         return read(name, values[name]) if name in values else None
 
-    epochs, steps = get("train-epochs", _positive), get("train-steps", _whole)
+    epochs, steps = get("train-epochs", _positive), get("train-steps", _steps)
     if epochs is not None and steps is not None:
         raise RequestError(
             "--train-epochs and --train-steps contradict each other", hint="give one of them"
@@ -124,6 +127,14 @@ def _count(name: str, value: str) -> int:
     if number < 1:
         raise _bad(name, value, "a number above 0, e.g. 60000, 25.6M or 1.3B")
     return number
+
+
+def _steps(name: str, value: str) -> int:
+    found = _COUNT.fullmatch(value)
+    number = float(found[1]) * _UNIT[found[2].upper()] if found else 0.0
+    if not 1 <= number < 1e15 or not number.is_integer():
+        raise _bad(name, value, "a whole number above 0, e.g. 400, 100k or 1.5M")
+    return int(number)
 
 
 def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:

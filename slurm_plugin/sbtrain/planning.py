@@ -52,6 +52,7 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     Raises:
         RequestError: script, directives, flags or data are wrong or missing.
     """
+    read_flags(line.train, ())  # a wrong word is named before a script is waited for
     if script is None:
         script = read_script(
             line.script,

@@ -83,7 +83,11 @@ def ask(
     """Raises RequestError where the parts contradict each other, or data is missing."""
     environment = environment_settings(environ)
     settings = (*directives.settings, *environment, *line.settings)
-    resumable = _resumable(settings, options, script)
+    levels = (
+        _Level.of(line.settings, line.train),
+        _Level.of(environment, ()),
+        _Level.of(directives.settings, directives.train),
+    )
     return Asked(
         request=Request(
             script=str(script.folder / script.name),
@@ -96,7 +100,7 @@ def ask(
             partition=last_value(settings, "partition"),
             layout=options.layout,
             servers=options.servers,
-            nodes=_nodes(settings, options),
+            nodes=_nodes(*_nodes_said(levels, settings, options)),
             objective=options.objective,
             steps=options.steps,
             epochs=options.epochs,
@@ -113,7 +117,7 @@ def ask(
                 if options.checkpoint_dir
                 else None
             ),
-            resumable=resumable,
+            resumable=_resumable(levels, options, script),
             time_limit_s=_time_limit_s(settings),
         ),
         options=options,
@@ -172,8 +176,11 @@ def additions(asked: Asked, plan: Plan) -> Additions:
         add("gres", f"gpu:{plan.gpus_per_node}")
     if not given(settings, "signal"):
         add("signal", f"B:{plan.preemption_signal}@{lead_s(plan)}")
-    if not given(settings, "requeue", "no-requeue"):
+    said = next((one.name for one in reversed(settings) if one.name in _SWITCHES), None)
+    if said is None:
         directives.append("--requeue" if plan.resumable else "--no-requeue")
+    elif said == "requeue" and not plan.resumable:
+        words.append("--no-requeue")
     if not given(settings, "open-mode"):
         add("open-mode", "append")
     if not given(settings, "job-name"):
@@ -217,20 +224,58 @@ def asked_signal(settings: Sequence[Setting]) -> str | None:
         ) from None
 
 
-def _resumable(settings: Sequence[Setting], options: TrainOptions, script: Script) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    """What one of command line, environment and script says; an upper one wins."""
+
+    options: frozenset[str]  # sbatch's, by their long names
+    flags: frozenset[str]  # ours
+    switch: str | None  # the last of --requeue and --no-requeue
+
+    @classmethod
+    def of(cls, settings: Sequence[Setting], train: Sequence[tuple[str, str | None]]) -> _Level:
+        switches = [one.name for one in settings if one.name in _SWITCHES]
+        return cls(
+            options=frozenset(one.name for one in settings),
+            flags=frozenset(name for name, _ in train),
+            switch=switches[-1] if switches else None,
+        )
+
+
+def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) -> bool:
     """A run that is put back into the queue without a way to resume starts anew, unseen: so
     it is requeued only where the user says so, or the script saves by a contract we know."""
-    if options.no_resume:
-        if options.checkpoint_dir or given(settings, "requeue"):
+    resumes = False  # an upper level says that the script does
+    for level in levels:
+        never = "train-no-resume" in level.flags
+        saves = "train-checkpoint" in level.flags
+        if never and (saves or level.switch == "requeue"):
             raise RequestError(
                 "--train-no-resume contradicts --train-checkpoint and --requeue",
                 hint="leave one of them out",
             )
-        return False
-    for setting in reversed(settings):
-        if setting.name in _SWITCHES:
-            return setting.name == "requeue"
+        if never and not resumes:
+            return False
+        if level.switch is not None:
+            return level.switch == "requeue"
+        resumes = resumes or saves
     return bool(options.checkpoint_dir) or script.uses_sbtrain
+
+
+def _nodes_said(
+    levels: Sequence[_Level], settings: Sequence[Setting], options: TrainOptions
+) -> tuple[Sequence[Setting], TrainOptions]:
+    """Settings and options without a number of nodes that an upper level overrules:
+    --nodes and --train-nodes bind together only where they stand side by side."""
+    for level in levels:
+        ours, theirs = "train-nodes" in level.flags, "nodes" in level.options
+        if ours and not theirs:
+            return [one for one in settings if one.name != "nodes"], options
+        if theirs and not ours:
+            return settings, dataclasses.replace(options, nodes=None)
+        if ours:
+            break
+    return settings, options
 
 
 def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:

@@ -152,3 +152,19 @@ def test_sbatch_reads_the_same(argv: list[str], tmp_path: Path) -> None:
         else:
             assert read.get(name) == last_value(ours, name)
     (full / script).unlink()
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--train-step", "did you mean --train-steps?"),
+        ("--train-ndoes=2", "did you mean --train-nodes?"),
+        ("--train-bogus", "sbtrain --help lists them"),
+    ],
+)
+def test_an_unknown_flag_of_ours_is_compared_without_the_common_prefix(
+    word: str, hint: str
+) -> None:
+    with pytest.raises(RequestError, match="unknown option --train-") as raised:
+        split_command_line([word, "end.sh"], FLAGS)
+    assert raised.value.hint == hint

@@ -41,6 +41,8 @@ def test_nothing_given() -> None:
         ),
         ("epochs", "1.5", "epochs", 1.5),
         ("steps", "200", "steps", 200),
+        ("steps", "100k", "steps", 100_000),
+        ("steps", "1.5K", "steps", 1500),
         ("batch", "32", "batch", 32),
         ("samples", "60000", "samples", 60000),
         ("params", "25.6M", "parameters", 25_600_000),
@@ -79,6 +81,8 @@ def test_a_value(name: str, value: str, field: str, expected: object) -> None:
         ("epochs", "1e400"),
         ("steps", "1.5"),
         ("steps", "-1"),
+        ("steps", "0"),
+        ("steps", "1.0005k"),
         ("steps", "9" * 40),
         ("batch", "many"),
         ("samples", "0"),
@@ -109,6 +113,30 @@ def test_the_command_line_beats_the_script_flag_by_flag() -> None:
     assert read_flags([], script).data == ("a", "b")
     options = read_flags([("train-data", "c"), ("train-steps", "9")], script)
     assert (options.data, options.steps, options.batch) == (("c",), 9, 7)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "expected"),
+    [
+        ({"train-epochs": "90"}, {"train-steps": "400"}, (90.0, None)),
+        ({"train-steps": "7"}, {"train-epochs": "2"}, (None, 7)),
+        ({"train-steps": "7"}, {"train-epochs": "2", "train-steps": "400"}, (None, 7)),
+        ({"train-batch": "8"}, {"train-steps": "400"}, (None, 400)),
+    ],
+)
+def test_the_command_line_beats_what_the_script_says_in_another_way(
+    words: dict[str, str], lines: dict[str, str], expected: tuple[float | None, int | None]
+) -> None:
+    options = read_flags(list(words.items()), list(lines.items()))
+    assert (options.epochs, options.steps) == expected
+
+
+def test_two_ways_on_one_level_contradict_each_other() -> None:
+    both = [("train-epochs", "1"), ("train-steps", "2")]
+    with pytest.raises(RequestError, match="--train-epochs and --train-steps"):
+        read_flags([], both)
+    with pytest.raises(RequestError, match="--train-epochs and --train-steps"):
+        read_flags(both, [("train-steps", "3")])
 
 
 def test_help_tells_of_every_flag() -> None:

@@ -87,6 +87,51 @@ def test_nodes(argv: tuple[str, ...], expected: NodeRange) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "lines", "expected"),
+    [
+        (("--train-nodes=3",), "#SBATCH -N 4", NodeRange(low=3, high=3)),
+        (("--train-nodes=4-16",), "#SBATCH -N 2-8", NodeRange(low=4, high=16)),
+        (("--train-nodes=auto",), "#SBATCH -N 4", NodeRange()),
+        (("-N2",), "#SBTRAIN --train-nodes=4-8", NodeRange(low=2, high=2)),
+        (("-N2-6", "--train-nodes=4-8"), "#SBATCH -N 1", NodeRange(low=4, high=6)),
+        ((), "#SBATCH -N 2-6\n#SBTRAIN --train-nodes=4-8", NodeRange(low=4, high=6)),
+    ],
+)
+def test_nodes_of_the_command_line_beat_those_of_the_script(
+    argv: tuple[str, ...], lines: str, expected: NodeRange
+) -> None:
+    assert asked(*argv, lines=lines).request.nodes == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "lines", "environ", "expected", "word"),
+    [
+        (("--train-no-resume",), "#SBATCH --requeue", {}, False, "--no-requeue"),
+        (("--train-no-resume",), "#SBTRAIN --train-checkpoint=c", {}, False, None),
+        (("--train-no-resume",), "", {"SBATCH_REQUEUE": "1"}, False, "--no-requeue"),
+        (("--requeue",), "#SBTRAIN --train-no-resume", {}, True, None),
+        (("--train-checkpoint=c",), "#SBTRAIN --train-no-resume", {}, True, None),
+        (("--train-checkpoint=c",), "#SBATCH --no-requeue", {}, False, None),
+    ],
+)
+def test_of_resuming_the_command_line_beats_environment_and_script(
+    argv: tuple[str, ...],
+    lines: str,
+    environ: dict[str, str],
+    expected: bool,
+    word: str | None,
+) -> None:
+    said = asked(*argv, lines=lines, environ=environ)
+    assert said.request.resumable is expected
+    plan = dataclasses.replace(
+        example_plan(partition="spot", nodes=4), resumable=said.request.resumable
+    )
+    assert [w for w in additions(said, plan).words if "requeue" in w] == (
+        [word] if word else []
+    )
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (("-N", "two"), "--nodes=two is not a number of nodes"),

@@ -221,3 +221,11 @@ def test_a_run_folder_that_cannot_be_written(place: Path, environ: dict[str, str
     said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
     assert said.returncode == 16
     assert "cannot write the run folder" in said.stderr
+
+
+def test_a_flag_that_lacks_its_value_is_named_before_a_script_is_waited_for(
+    place: Path, environ: dict[str, str]
+) -> None:
+    said = sbtrain("--train-steps", "train.py", cwd=place, environ=environ, stdin="")
+    assert said.returncode == 2
+    assert "error: --train-steps does not take 'train.py'" in said.stderr
