@@ -226,8 +226,9 @@ def test_tasks_of_an_array_share_nothing(
     assert len({row["run_dir"] for row in rows}) == 2
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_no_half_submission(
-    place: Path, environ: dict[str, str], slurm: CommandsClient
+    how: signal.Signals, place: Path, environ: dict[str, str], slurm: CommandsClient
 ) -> None:
     """sbatch has handed the job over and not yet said so: the job is ended again."""
     slow = place / "bin/sbatch"
@@ -252,16 +253,45 @@ def test_an_interrupt_leaves_no_half_submission(
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, how)
         out, err = process.communicate(timeout=60)
     finally:
         end_session(process)
     assert (process.returncode, out) == (130, b"")
     assert b"interrupted; nothing was submitted" in err
     (number,) = own_jobs(slurm) - before
-    assert the_job(slurm, str(number)).over
+    deadline = time.monotonic() + 30
+    while not (job := the_job(slurm, str(number))).over:
+        assert time.monotonic() < deadline, job
+        time.sleep(0.2)
     assert list((place / ".sbtrain/runs").iterdir()) == []
     assert not (place / "home").exists()
+
+
+@pytest.mark.parametrize("stdout", ["/dev/full", None])
+def test_a_stdout_that_takes_nothing_makes_no_failure_of_a_submission(
+    stdout: str | None, place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    """sbatch exits with 0 there too: whoever is told of a failure submits again."""
+    words = ["--hold", "-N1", "-p", "standard", "--train-steps=5", "train.sh"]
+    redirect = f">{stdout}" if stdout else ">&-"
+    before = own_jobs(slurm)
+    said = run_command(
+        [
+            *("/bin/bash", "-c", f'exec "$@" {redirect}', "bash"),
+            *(sys.executable, "-m", "sbtrain.commands.submit", *words),
+        ],
+        cwd=place,
+        env=environ,
+        timeout_s=60,
+        check="keep",
+    )
+    assert said.returncode == 0, said.stderr
+    (number,) = own_jobs(slurm) - before
+    told = f"cannot write to standard output: No space left on device; it is job {number}\n"
+    assert (told in said.stderr) is (stdout is not None)
+    (line,) = (place / "home/runs.jsonl").read_text().splitlines()
+    assert json.loads(line)["job_id"] == str(number)
 
 
 def test_inside_a_job_it_warns(

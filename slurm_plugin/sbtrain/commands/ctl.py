@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from sbtrain.commands.streams import StdoutError, mend_streams
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_staging.errors import StagingError
 
@@ -34,20 +35,16 @@ class _Command(Protocol):
 
 
 def main() -> int:
+    mend_streams()
     return run(sys.argv[1:], os.environ)
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status of one call."""
-    name = argv[0] if argv and argv[0] in _COMMANDS else None
     try:
-        if name == "plan":
-            # Its words are those of sbtrain, which argparse does not know.
-            from sbtrain.commands.plan import run as run_plan
-
-            return run_plan(argv[1:], environ)
-        args = _parser(name).parse_args(argv)
-        return _load(args.command).run(args)
+        status = _run(argv, environ)
+        sys.stdout.flush()
+        return status
     except (SbtrainError, StagingError) as error:
         from sbtrain.commands.report import report
 
@@ -55,10 +52,21 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("sbtrainctl: interrupted\n")
         return INTERRUPTED
-    except BrokenPipeError:
-        from sbtrain.commands.report import stdout_gone
+    except StdoutError as error:
+        from sbtrain.commands.report import stdout_failed
 
-        return stdout_gone()
+        return stdout_failed(error)
+
+
+def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    name = argv[0] if argv and argv[0] in _COMMANDS else None
+    if name == "plan":
+        # Its words are those of sbtrain, which argparse does not know.
+        from sbtrain.commands.plan import run as run_plan
+
+        return run_plan(argv[1:], environ)
+    args = _parser(name).parse_args(argv)
+    return _load(args.command).run(args)
 
 
 def _parser(name: str | None) -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,10 @@ def report(error: SbtrainError | StagingError) -> int:
     return error.exit_code
 
 
-def stdout_gone() -> int:
-    """Whoever read stdout is gone: nothing more is to be said there, nor at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def stdout_failed(error: OSError) -> int:
+    """Say so, unless its reader has gone, who knows; returns the exit status."""
+    if error.errno != errno.EPIPE:
+        sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
     return 1
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain.commands.streams import StdoutError, mend_streams
 from sbtrain_perf.errors import SbtrainError
 
 if TYPE_CHECKING:
@@ -23,13 +24,16 @@ INTERRUPTED = 130
 
 
 def main() -> int:
+    mend_streams()
     return run(sys.argv[1:], os.environ)
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status: 0, sbatch's own where sbatch refused, or that of the error."""
     try:
-        return _run(argv, environ)
+        status = _run(argv, environ)
+        sys.stdout.flush()
+        return status
     except SbtrainError as error:
         from sbtrain.commands.report import report
 
@@ -38,10 +42,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         said = stop.args[0] if stop.args else "interrupted; nothing was submitted"
         sys.stderr.write(f"sbtrain: {said}\n")
         return INTERRUPTED
-    except BrokenPipeError:
-        from sbtrain.commands.report import stdout_gone
+    except StdoutError as error:
+        from sbtrain.commands.report import stdout_failed
 
-        return stdout_gone()
+        return stdout_failed(error)
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -59,13 +63,15 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"sbtrain {version()}\n")
         return 0
 
+    from sbtrain.commands.streams import told_while_slow
     from sbtrain.planning import decide, no_plan, read_call, surroundings
 
     around = surroundings(environ)
     asked = read_call(line, around)
     _warn([one.message for one in asked.directives.dropped], asked)
     client = _client(environ)
-    outcome = decide(asked, around, client)
+    with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
+        outcome = decide(asked, around, client)
     _warn(outcome.warnings, asked)
     if asked.options.explain:
         from sbtrain_perf.explain import plan_table
@@ -171,22 +177,22 @@ def _submit(
     environ: Mapping[str, str],
 ) -> int:
     from sbtrain.argv import last_value
+    from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.waiting import wait_for_job
     from sbtrain.run_folder import write_run_folder
     from sbtrain.slurm.client import Submission
     from sbtrain.submission import waits
 
+    _end_as_if_interrupted()
     job_path = write_run_folder(plan, script=asked.script, job_text=text)
-    submitted = _send(
-        client,
-        plan,
-        Submission(
-            options=tuple(words),
-            script=job_path,
-            token=plan.run_id,
-            comment=last_value(asked.settings, "comment") or "",
-        ),
+    submission = Submission(
+        options=tuple(words),
+        script=job_path,
+        token=plan.run_id,
+        comment=last_value(asked.settings, "comment") or "",
     )
+    with told_while_slow("waiting for Slurm to take the job"):
+        submitted = _send(client, plan, submission)
     try:
         _announce(asked, plan, submitted, environ=environ)
         if waits(asked.settings, environ):
@@ -194,6 +200,18 @@ def _submit(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; job {submitted.job_id} goes on") from None
     return 0
+
+
+def _end_as_if_interrupted() -> None:
+    """A lost connection (HUP) or a TERM leaves no more behind than Ctrl-C does."""
+    import signal
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored
+            signal.signal(number, interrupt)
 
 
 def _announce(
@@ -205,8 +223,7 @@ def _announce(
 
     quiet = given(asked.settings, "quiet")
     if not quiet:
-        sys.stdout.write(_words(submitted, parsable=given(asked.settings, "parsable")))
-        sys.stdout.flush()
+        _say_as_sbatch(submitted, parsable=given(asked.settings, "parsable"))
     run = Run(
         run_id=plan.run_id,
         job_id=submitted.job_id,
@@ -266,6 +283,19 @@ def _withdraw(client: SlurmClient, plan: Plan) -> None:
             f"interrupted; {error.message}: whether there is a job, the comments tell that "
             f"'squeue --me -O JobID,Comment:200' shows: [sbtrain:{plan.run_id}]"
         ) from error
+
+
+def _say_as_sbatch(submitted: Submitted, *, parsable: bool) -> None:
+    """The job is there, whether or not stdout takes its id: that must not look like failure,
+    or the caller submits again."""
+    try:
+        sys.stdout.write(_words(submitted, parsable=parsable))
+        sys.stdout.flush()
+    except StdoutError as error:
+        sys.stderr.write(
+            f"sbtrain: warning: cannot write to standard output: {error.strerror}; "
+            f"it is job {submitted.job_id}\n"
+        )
 
 
 def _words(submitted: Submitted, *, parsable: bool) -> str:

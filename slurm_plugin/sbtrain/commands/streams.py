@@ -1,0 +1,106 @@
+"""Standard streams as the caller left them: closed, full, or read by nobody any more."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, TextIO, cast
+
+STDOUT, STDERR = 1, 2
+
+
+class StdoutError(OSError):
+    """Standard output takes nothing more: it is full, or its reader has gone."""
+
+
+def mend_streams() -> None:
+    """Give a stream that the caller closed a place to write to, before some file takes its
+    number. From here on stdout fails with StdoutError, and stderr never."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= STDERR:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    raw, encoding = _opened(sys.stdout, STDOUT)
+    sys.stdout = _Stdout(raw, encoding=encoding, line_buffering=os.isatty(STDOUT))
+    raw, encoding = _opened(sys.stderr, STDERR)
+    sys.stderr = _Stderr(raw, encoding=encoding, errors="backslashreplace", line_buffering=True)
+
+
+def silence(descriptor: int) -> None:
+    """Whatever else is written there goes nowhere, and fails no more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+@contextmanager
+def told_while_slow(
+    what: str, *, first_s: float = 3.0, every_s: float = 15.0
+) -> Iterator[None]:
+    """Say on stderr what is being done, from when it takes longer than `first_s` seconds."""
+    done = threading.Event()
+    begin_s = time.monotonic()
+
+    def tell() -> None:
+        pause_s = first_s
+        while not done.wait(pause_s):
+            passed_s = time.monotonic() - begin_s
+            sys.stderr.write(f"sbtrain: {what}, {passed_s:.0f} s so far\n")
+            pause_s = every_s
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+
+
+def _opened(stream: TextIO | None, descriptor: int) -> tuple[BinaryIO, str]:
+    """The bytes below a standard stream, and its encoding."""
+    if isinstance(stream, io.TextIOWrapper):
+        encoding = stream.encoding
+        return cast("BinaryIO", stream.detach()), encoding
+    return os.fdopen(descriptor, "wb", closefd=False), "utf-8"
+
+
+class _Stdout(io.TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        with _failing():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _failing():
+            super().flush()
+
+
+class _Stderr(io.TextIOWrapper):
+    """What cannot be said there is left unsaid."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            silence(STDERR)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            silence(STDERR)
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        silence(STDOUT)  # nor does it fail at exit
+        raise StdoutError(error.errno, error.strerror) from error
