@@ -34,7 +34,7 @@ class Deviations:
     """Of candidates, arrays of one length.
 
     parts_s: (5, candidates): queue, stage, start, all steps, all checkpoints. log_sd: of the
-    same. lost_sd_s: of lost_s, which cannot fall below 0.
+    same. lost_sd_s: of lost_s, which falls towards 0 below its mean and rises linearly above.
     """
 
     parts_s: Floats
@@ -49,7 +49,8 @@ class Deviations:
         lost_s = np.where(ends, self.lost_s, 0.0)
         lost_sd = np.where(ends, self.lost_sd_s, 0.0)
         off = self.parts_s * np.expm1(np.minimum(z * self.log_sd, 300.0))
-        lost = np.maximum(z * lost_sd, -lost_s)
+        below = np.expm1(np.minimum(z, 0.0) * (lost_sd / np.maximum(lost_s, 1e-300)))
+        lost = np.where(np.less(z, 0.0), lost_s * below, z * lost_sd)
         reach = np.sign(z) * np.hypot(np.sqrt((off**2).sum(axis=0)), lost)
         return np.asarray(np.where(ends, total + reach, np.inf), dtype=np.float64)
 

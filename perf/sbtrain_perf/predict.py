@@ -9,7 +9,7 @@ shortest, everything else where it is cheapest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,10 +109,6 @@ class Forecast:
     node_hours: Floats
     cost: Floats
 
-    def take(self, which: Integers) -> Forecast:
-        """The candidates that an index array chooses."""
-        return Forecast(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
-
     def prediction(self, at: int, deviations: Deviations | None = None) -> Prediction:
         """Element `at` as a value, with intervals where deviations of the same candidates
         are given. Only for a candidate that ends."""
@@ -178,7 +174,7 @@ class Predictor:
             ended = ended + expiries * restart
             restarts = ended * hazard + expiries
             each = restart + unsaved / hazard * interval / 2.0
-            lost_variance = _UNIFORM * ended * hazard * each**2
+            lost_sd = np.sqrt(_UNIFORM * ended * hazard) * each
         else:
             saves = np.zeros(len(candidates))
             run = stage + start + work
@@ -186,8 +182,7 @@ class Predictor:
             ended = np.where(run <= terms.limit_s[at], ended, np.inf)
             restarts = np.expm1(np.minimum(hazard * run, 700.0))
             # So many attempts, geometric, each as long as they are on average.
-            each = (ended - run) / np.maximum(restarts, 1e-300)
-            lost_variance = restarts * (1.0 + restarts) * each**2
+            lost_sd = (ended - run) * np.sqrt(1.0 + 1.0 / np.maximum(restarts, 1e-30))
         ends = np.isfinite(ended)
         held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
         node_hours = nodes * held / 3600.0
@@ -204,7 +199,7 @@ class Predictor:
             checkpoints=saves,
             interval_s=interval,
             lost_s=ended - run,
-            lost_sd_s=np.sqrt(lost_variance),
+            lost_sd_s=lost_sd,
             total_s=queue + ended,
             node_hours=node_hours,
             cost=np.where(price > 0.0, node_hours, 0.0) * price,
@@ -235,29 +230,29 @@ class Predictor:
         return out
 
     def step_shares(self, candidates: Candidates, nodes: Floats) -> Floats:
-        """(candidates, 3): how the logarithm of a step on so many nodes follows those of its
+        """(3, candidates): how the logarithm of a step on so many nodes follows those of its
         terms: compute, transfer, hop (all-reduce); compute, one server's time, nothing."""
         terms, server = self.terms, self.base.server
-        at, servers = candidates.partition, candidates.servers.astype(np.float64)
-        served = servers > 0
-        power = np.where(served, server.sharpness.value, 1.0)
-        workers = np.where(served, nodes - servers, 1.0)
-        others = nodes - 1.0
-        parts = np.stack(
-            (
-                terms.compute_s[served.astype(int), at] / workers,
-                np.where(
-                    served,
-                    terms.server_s[at] / np.maximum(servers, 1.0) ** server.sharing.value,
-                    2.0 * others / nodes * terms.transfer_s[at],
-                ),
-                np.where(served, 0.0, 2.0 * others * terms.hop_s[at]),
-            ),
-            axis=1,
+        out = np.zeros((3, len(candidates)))
+        ring = np.flatnonzero(candidates.servers == 0)
+        at, on = candidates.partition[ring], nodes[ring]
+        compute = terms.compute_s[0, at]
+        hops = 2.0 * (on - 1.0)
+        transfer = hops / on * terms.transfer_s[at]
+        hop = hops * terms.hop_s[at]
+        whole = np.maximum(compute + transfer + hop, 1e-300)
+        out[0, ring], out[1, ring], out[2, ring] = (
+            compute / whole,
+            transfer / whole,
+            hop / whole,
         )
-        largest = np.maximum(parts.max(axis=1, keepdims=True), 1e-300)
-        parts = (parts / largest) ** power[:, None]
-        return np.asarray(parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300))
+        served = np.flatnonzero(candidates.servers > 0)
+        at, servers = candidates.partition[served], candidates.servers[served]
+        workers_s = terms.compute_s[1, at] / (nodes[served] - servers)
+        servers_s = np.maximum(terms.server_s[at], 1e-300) / servers**server.sharing.value
+        share = 1.0 / (1.0 + np.minimum(servers_s / workers_s, 1e30) ** server.sharpness.value)
+        out[0, served], out[1, served] = share, 1.0 - share
+        return out
 
     def _steps(self, candidates: Candidates) -> Floats:
         """Of each synchronous replica (all-reduce), or updates of the servers."""

@@ -56,6 +56,7 @@ def best_of_groups(
     value: Callable[[Candidates], Floats],
     *,
     most: int,
+    may_do: Callable[[Candidates], NDArray[np.bool_]] | None = None,
 ) -> tuple[Candidates, Floats]:
     """The best row of each of the `most` best groups, best first.
 
@@ -66,6 +67,7 @@ def best_of_groups(
         groups: of each lane, from 0.
         value: of candidates; of a range, no more than that of any row in it; infinite
             where a row will not do.
+        may_do: a condition that is dear to check: of a range, true if of any row in it.
 
     Returns:
         Rows and their values. A group none of whose rows will do is left out.
@@ -76,16 +78,25 @@ def best_of_groups(
         bounds = value(ranges)
         promising = _least(bounds, max(_PROMISING, len(ranges) // _PROMISING_SHARE))
         ends = ranges.take(promising).first_rows()
-        np.minimum.at(best, groups[promising], value(ends))
+        end_values = value(ends)
+        if may_do is not None:
+            end_values = np.where(may_do(ends), end_values, np.inf)
+        np.minimum.at(best, groups[promising], end_values)
         reach = np.partition(best, most - 1)[most - 1] if len(best) > most else np.inf
         reach = np.minimum(best[groups], reach) * _SLACK
         may_win = np.isfinite(bounds) & (bounds <= reach)
         ranges, groups = ranges.take(may_win), groups[may_win]
+        if may_do is not None:
+            kept = may_do(ranges)
+            ranges, groups = ranges.take(kept), groups[kept]
         if count_rows(ranges) <= FEW_ROWS or not np.any(ranges.high > ranges.low):
             break
         ranges, groups = _split(ranges, groups, _evenly)
     rows, source = expand(ranges)
-    return _best_rows(rows, groups[source], value(rows), most)
+    values = value(rows)
+    if may_do is not None:
+        values = np.where(may_do(rows), values, np.inf)
+    return _best_rows(rows, groups[source], values, most)
 
 
 def _best_rows(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sbtrain_perf.coefficients import LearntSpread, LearntStep, SpreadTerms
+from sbtrain_perf.coefficients import Learnt, LearntSpread, LearntStep, SpreadTerms
 from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import Layout, Partition
@@ -56,9 +56,11 @@ class Spreads:
         self._own: SpreadTerms = finder.coefficients.base.spread
         self._kinds: dict[object, int] = {}
         self._steps: list[StepSpread] = []
-        self._kind = np.array(
-            [[self._kind_of(p, layout) for p in partitions] for layout in _LAYOUTS], dtype=int
-        ).reshape(2, -1)
+        # Unlearnt, all partitions are alike.
+        told = partitions if finder.coefficients.learnt != Learnt() else partitions[:1]
+        kinds = [[self._kind_of(p, layout) for p in told] for layout in _LAYOUTS]
+        many = (len(_LAYOUTS), len(partitions))
+        self._kind = np.broadcast_to(np.array(kinds, dtype=np.int64), many)
         self._covariance = np.stack([s.covariance for s in self._steps] or [np.zeros((3, 3))])
         self._least = np.array([_least_sd(s.covariance) for s in self._steps])
         self._term_sds = np.sqrt(np.diagonal(self._covariance, axis1=1, axis2=2))
@@ -66,7 +68,7 @@ class Spreads:
         self._noise = np.array([s.noise_sd for s in self._steps])
         self._fewest = np.array([s.fewest for s in self._steps])
         self._most = np.array([s.most for s in self._steps])
-        self._stage = np.array([self._stage_sd(partition) for partition in partitions])
+        self._stage = np.broadcast_to([self._stage_sd(p) for p in told], len(partitions))
         self._save = self._save_sd()
 
     def deviations(
@@ -162,22 +164,25 @@ class Spreads:
         shares may change by: all are monotone but the transfer's, and they sum to 1."""
         low = candidates.low.astype(np.float64)
         shares = self._predictor.step_shares(candidates, low)
-        covariance = self._covariance[kind]
-        variance = np.einsum("ij,ijk,ik->i", shares, covariance, shares)
+        variance = np.zeros(len(low))
+        for one in range(_TERMS):
+            for other in range(one + 1):
+                factor = self._covariance[:, one, other] * (1.0 if one == other else 2.0)
+                if factor.any():
+                    variance += factor[kind] * shares[one] * shares[other]
         sd = np.sqrt(np.maximum(variance, 0.0))
         wide = np.flatnonzero(candidates.low < candidates.high)
         if side is None or not len(wide):
             return np.asarray(sd)
-        ranges = candidates.take(wide)
+        ranges, kinds = candidates.take(wide), kind[wide]
         ends = self._predictor.step_shares(ranges, ranges.high.astype(np.float64))
-        moved = np.abs(ends - shares[wide])
-        served = ranges.servers > 0
-        moved[:, 1] = moved[:, 0] + np.where(served, 0.0, moved[:, 2])
-        reach = (moved * self._term_sds[kind[wide]]).sum(axis=1)
+        moved = np.abs(ends - shares[:, wide])
+        moved[1] = moved[0] + moved[2]
+        reach = sum(moved[term] * self._term_sds[kinds, term] for term in range(_TERMS))
         if side == "above":
-            sd[wide] = np.maximum(sd[wide] - reach, self._least[kind[wide]])
+            sd[wide] = np.maximum(sd[wide] - reach, self._least[kinds])
         else:
-            sd[wide] = np.minimum(sd[wide] + reach, self._largest[kind[wide]])
+            sd[wide] = np.minimum(sd[wide] + reach, self._largest[kinds])
         return np.asarray(sd)
 
     def _start_sd(self, candidates: Candidates, side: Side | None) -> Floats:

@@ -143,35 +143,33 @@ class Weighing:
             high=high[source],
         )
 
-    def values(self, candidates: Candidates, forecast: Forecast) -> Floats:
-        """What the objective minimises; infinite where a row will not do."""
+    def values(self, forecast: Forecast) -> Floats:
+        """What the objective minimises; infinite where a row will not do. A deadline must
+        also be kept with some probability: keeps_deadline."""
         if self.objective.kind == "time":
             return forecast.total_s
         by_cost = self.priced and self.objective.kind != "node-hours"
         value = forecast.cost if by_cost else forecast.node_hours
-        will_do = np.isfinite(forecast.total_s)
-        if self.objective.kind == "deadline":
-            # No row is surer to end in time than half, where its prediction does not.
-            near = np.flatnonzero(will_do & (forecast.total_s <= self.deadline_s))
-            sure_s = self._total_s(candidates.take(near), forecast.take(near), NORMAL_SURE)
-            will_do = np.zeros(len(candidates), dtype=bool)
-            will_do[near] = sure_s <= self.deadline_s
+        # No row is surer than half to keep a deadline that its prediction misses.
+        will_do = np.isfinite(forecast.total_s) & (forecast.total_s <= self.deadline_s)
         return np.where(will_do, value, np.inf)
+
+    def keeps_deadline(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Which rows do with probability SURE; which ranges may hold such a row."""
+        return self.total_s(candidates, z=NORMAL_SURE) <= self.deadline_s
 
     @property
     def deadline_s(self) -> float:
         """Infinite where the objective is another."""
         return self.objective.deadline_s or math.inf
 
-    def _total_s(self, candidates: Candidates, forecast: Forecast, z: float) -> Floats:
-        if not z:
-            return forecast.total_s
-        side: Side = "above" if z > 0 else "below"
-        return self.spreads.deviations(candidates, forecast, side=side).total_s(z)
-
     def best(self, *, most: int) -> Candidates:
         """The best row of each of the best (partition, layout) pairs, best first."""
-        return self._least(lambda c: self.values(c, self.predictor.forecast(c)), most=most)
+        return self._least(
+            lambda c: self.values(self.predictor.forecast(c)),
+            most=most,
+            may_do=self.keeps_deadline if self.objective.kind == "deadline" else None,
+        )
 
     def likeliest(self, *, most: int) -> Candidates:
         """As best, by the probability to keep the deadline.
@@ -193,14 +191,24 @@ class Weighing:
 
     def total_s(self, candidates: Candidates, *, z: float) -> Floats:
         """At a normal quantile; of a range, no more than that of any row in it."""
-        return self._total_s(candidates, self.predictor.forecast(candidates), z)
+        forecast = self.predictor.forecast(candidates)
+        if not z:
+            return forecast.total_s
+        side: Side = "above" if z > 0 else "below"
+        return self.spreads.deviations(candidates, forecast, side=side).total_s(z)
 
     def deviations(self, rows: Candidates) -> Deviations:
         return self.spreads.deviations(rows, self.predictor.forecast(rows))
 
-    def _least(self, value: Callable[[Candidates], Floats], *, most: int) -> Candidates:
+    def _least(
+        self,
+        value: Callable[[Candidates], Floats],
+        *,
+        most: int,
+        may_do: Callable[[Candidates], NDArray[np.bool_]] | None = None,
+    ) -> Candidates:
         groups = 2 * self.lanes.partition + (self.lanes.servers > 0)
-        rows, _ = best_of_groups(self.lanes, groups, value, most=most)
+        rows, _ = best_of_groups(self.lanes, groups, value, most=most, may_do=may_do)
         return rows
 
     def fastest(self) -> Candidates:
@@ -230,13 +238,16 @@ class Weighing:
     def in_order(self, candidates: Candidates) -> Candidates:
         """The candidates best first, equal ones once."""
         forecast = self.predictor.forecast(candidates)
+        value = self.values(forecast)
+        if self.objective.kind == "deadline":
+            value = np.where(self.keeps_deadline(candidates), value, np.inf)
         order = np.lexsort(
             (
                 candidates.servers,
                 candidates.partition,
                 candidates.low,
                 forecast.total_s,
-                self.values(candidates, forecast),
+                value,
             )
         )
         ordered = candidates.take(order)
