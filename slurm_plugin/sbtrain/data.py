@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sbtrain_perf.errors import RequestError
+from sbtrain_perf.errors import MissingExtraError, RequestError
 from sbtrain_perf.request import DataSet
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def data_set(
 
     Raises:
         RequestError: a path is missing, may not be read, or cannot be handed on.
+        MissingExtraError: samples are to be counted, and there is no h5py.
     """
     found = [cwd / Path(path).expanduser() for path in paths]
     for path in found:
@@ -48,7 +50,13 @@ def data_set(
 
 def _size(path: Path) -> int:
     try:
-        if not path.is_dir():
+        mode = path.stat().st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise RequestError(
+                f"--train-data: {path} is neither a file nor a folder",
+                hint="write what comes out of it into a file first",
+            )
+        if stat.S_ISREG(mode):
             path.open("rb").close()
             return path.stat().st_size
         return sum(
@@ -69,19 +77,26 @@ def _raise(error: OSError) -> None:
 
 def _samples(paths: Sequence[Path]) -> int | None:
     """Samples of all files together; None unless every one is HDF5 that tells."""
-    if not paths or any(path.suffix not in _HDF5 for path in paths):
+    if not paths or any(path.suffix not in _HDF5 or path.is_dir() for path in paths):
         return None
     try:
         from h5py import File
-    except ImportError:
-        return None
+    except ModuleNotFoundError as error:
+        if error.name != "h5py":
+            raise
+        raise MissingExtraError(
+            "h5py", extra="perf", purpose="counting the samples (or say --train-samples)"
+        ) from error
     total = 0
     for path in paths:
         try:
             with File(path, "r") as file:
                 here = _samples_of(file)
-        except OSError:
-            return None
+        except OSError as error:
+            raise RequestError(
+                f"--train-data: {path} cannot be read as HDF5: {error}",
+                hint="it may be half written; or say --train-samples or --train-steps",
+            ) from error
         if here is None:
             return None
         total += here
@@ -91,9 +106,12 @@ def _samples(paths: Sequence[Path]) -> int | None:
 def _samples_of(file: File) -> int | None:
     """The attribute `samples`, else the length that the training datasets share, else the
     one that all datasets at the top share."""
-    said = file.attrs.get("samples")
-    if said is not None and int(said) > 0:
-        return int(said)
+    try:
+        said = int(file.attrs.get("samples", 0))
+    except (TypeError, ValueError):
+        said = 0  # of another meaning
+    if said > 0:
+        return said
     lengths = {
         name: int(member.shape[0])
         for name, member in file.items()

@@ -52,6 +52,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("sbtrainctl: interrupted\n")
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        from sbtrain.commands.report import missing_package
+
+        return missing_package(error)
     except StdoutError as error:
         from sbtrain.commands.report import stdout_failed
 

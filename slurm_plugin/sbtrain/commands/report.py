@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from sbtrain_perf.errors import SbtrainError
     from sbtrain_staging.errors import StagingError
 
+_BASE = ("numpy",)
+_EXTRA_OF = {
+    **dict.fromkeys(("h5py", "sklearn", "scipy"), "perf"),
+    **dict.fromkeys(("mpi4py", "xxhash"), "staging"),
+    "pyslurm": "pyslurm",
+}
+
 
 def report(error: SbtrainError | StagingError) -> int:
     """Print an error to stderr; returns the exit status.
@@ -28,6 +35,22 @@ def report(error: SbtrainError | StagingError) -> int:
     lines = (happened, *([excerpt] if excerpt else []), *hint)
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     return error.exit_code
+
+
+def missing_package(error: ModuleNotFoundError) -> int:
+    """Say what brings a package that is not there. Raises the error for one of our own."""
+    from sbtrain_perf.errors import MissingExtraError
+
+    package = (error.name or "").partition(".")[0]
+    if package in _BASE:
+        sys.stderr.write(
+            f"error: the Python package {package!r} is not installed\n"
+            "hint: sbtrain's own installation brings it: pip install sbtrain\n"
+        )
+        return MissingExtraError.exit_code
+    if package not in _EXTRA_OF:
+        raise error
+    return report(MissingExtraError(package, extra=_EXTRA_OF[package], purpose="this command"))
 
 
 def stdout_failed(error: OSError) -> int:

@@ -42,6 +42,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         said = stop.args[0] if stop.args else "interrupted; nothing was submitted"
         sys.stderr.write(f"sbtrain: {said}\n")
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        from sbtrain.commands.report import missing_package
+
+        return missing_package(error)
     except StdoutError as error:
         from sbtrain.commands.report import stdout_failed
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from pathlib import Path
 
 import h5py
@@ -27,7 +29,7 @@ from sbtrain.submission import (
     workload_name,
 )
 from sbtrain_jobs.launch import warning_s
-from sbtrain_perf.errors import RequestError
+from sbtrain_perf.errors import MissingExtraError, RequestError
 from sbtrain_perf.request import NodeRange
 
 PLAIN = "import sys\n"
@@ -280,10 +282,43 @@ def test_the_file_may_say_how_many_samples_it_holds(tmp_path: Path) -> None:
 
 def test_samples_stay_unknown_where_no_file_tells(tmp_path: Path) -> None:
     write_hdf5(tmp_path / "a.h5", x=80, y=70)
-    (tmp_path / "b.h5").write_bytes(b"not HDF5")
+    write_hdf5(tmp_path / "b.h5", x=80, y=70)
+    with h5py.File(tmp_path / "b.h5", "a") as file:
+        file.attrs["samples"] = "one a line"
     (tmp_path / "c.bin").write_bytes(b"123")
-    for name in ("a.h5", "b.h5", "c.bin"):
+    (tmp_path / "d.h5").mkdir()
+    for name in ("a.h5", "b.h5", "c.bin", "d.h5"):
         assert asked(f"--train-data={name}", cwd=tmp_path).request.data.samples is None
+
+
+def test_a_half_written_file_is_named_where_its_samples_matter(tmp_path: Path) -> None:
+    """The number of steps would otherwise be assumed, and the run fail on every node."""
+    write_hdf5(tmp_path / "whole.h5", x=80)
+    torn = tmp_path / "torn.h5"
+    torn.write_bytes((tmp_path / "whole.h5").read_bytes()[:1000])
+    with pytest.raises(RequestError, match=r"torn.h5 cannot be read as HDF5: ") as raised:
+        asked("--train-data=torn.h5", cwd=tmp_path)
+    assert "--train-steps" in raised.value.hint
+    assert asked("--train-data=torn.h5", "--train-samples=9", cwd=tmp_path)
+    assert asked("--train-data=torn.h5", "--train-steps=9", cwd=tmp_path)
+
+
+def test_without_h5py_the_extra_is_named_where_samples_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hdf5(tmp_path / "a.h5", x=80)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingExtraError, match="'h5py'") as raised:
+        asked("--train-data=a.h5", cwd=tmp_path)
+    assert raised.value.hint == "pip install 'sbtrain[perf]'"
+    assert asked("--train-data=a.h5", "--train-steps=9", cwd=tmp_path)
+
+
+def test_what_is_neither_file_nor_folder_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "/dev/zero"):
+        with pytest.raises(RequestError, match="is neither a file nor a folder"):
+            asked(f"--train-data={name}", "--train-steps=9", cwd=tmp_path)
 
 
 def test_a_tree_is_measured(tmp_path: Path) -> None:

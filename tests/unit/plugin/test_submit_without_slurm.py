@@ -229,3 +229,20 @@ def test_a_flag_that_lacks_its_value_is_named_before_a_script_is_waited_for(
     said = sbtrain("--train-steps", "train.py", cwd=place, environ=environ, stdin="")
     assert said.returncode == 2
     assert "error: --train-steps does not take 'train.py'" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "hint"),
+    [("numpy", "pip install sbtrain\n"), ("h5py", "pip install 'sbtrain[perf]'\n")],
+)
+def test_a_missing_package_is_named_with_what_brings_it(
+    package: str, hint: str, place: Path, environ: dict[str, str]
+) -> None:
+    (place / "sitecustomize.py").write_text(f"import sys\nsys.modules[{package!r}] = None\n")
+    (place / "d.h5").write_bytes((place / "train.py").read_bytes())
+    environ = {**environ, "PYTHONPATH": f"{place}:{environ['PYTHONPATH']}"}
+    words = ("--train-data=d.h5", "--train-explain", "train.py")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 6, said.stderr
+    assert f"the Python package {package!r}" in said.stderr
+    assert said.stderr.endswith(hint)
