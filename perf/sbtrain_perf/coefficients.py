@@ -220,13 +220,30 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Of the last runs, so many took a term outside the interval they were planned with.
+    ratio: measured to predicted, median. odds: of as many by chance."""
+
+    cluster: str
+    workload: str
+    term: str
+    runs: int
+    outside: int
+    ratio: float
+    odds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """generation 0 is what sbtrain ships; each refit makes the next one."""
+    """generation 0 is what sbtrain ships; each refit makes the next one. parent: the
+    generation that this one was learnt on top of."""
 
     base: Base
     generation: int = 0
     learnt: Learnt = field(default_factory=Learnt)
     sources: tuple[str, ...] = ()  # run ids that were learnt from
+    parent: int = 0
+    drift: tuple[Drift, ...] = ()
 
     @property
     def label(self) -> str:
@@ -240,6 +257,8 @@ class _File:
     base: Base | None = None  # None: the shipped one, also after an upgrade of sbtrain
     learnt: Learnt = field(default_factory=Learnt)
     sources: tuple[str, ...] = ()
+    parent: int = 0
+    drift: tuple[Drift, ...] = ()
 
 
 def load_coefficients(path: str | Path | None = None) -> Coefficients:
@@ -279,6 +298,8 @@ def coefficients_from_json(text: str, *, source: str) -> Coefficients:
             generation=file.generation,
             learnt=file.learnt,
             sources=file.sources,
+            parent=file.parent,
+            drift=file.drift,
         )
         _check_signs(encode(coefficients.base), path="base")
         _check_signs(encode(coefficients.learnt), path="learnt")
@@ -298,6 +319,8 @@ def coefficients_to_json(coefficients: Coefficients) -> str:
         base=None if shipped else coefficients.base,
         learnt=coefficients.learnt,
         sources=coefficients.sources,
+        parent=coefficients.parent,
+        drift=coefficients.drift,
     )
     return json.dumps(encode(file), indent=2) + "\n"
 
@@ -341,7 +364,10 @@ def learnt_model(coefficients: Coefficients, workload: str) -> LearntModel | Non
 
 
 def with_learnt(
-    coefficients: Coefficients, learnt: Learnt, runs: tuple[str, ...]
+    coefficients: Coefficients,
+    learnt: Learnt,
+    runs: tuple[str, ...],
+    drift: tuple[Drift, ...] = (),
 ) -> Coefficients:
     """The next generation: the same base, other things learnt."""
     return dataclasses.replace(
@@ -349,4 +375,6 @@ def with_learnt(
         generation=coefficients.generation + 1,
         learnt=learnt,
         sources=runs,
+        parent=coefficients.generation,
+        drift=drift,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sbtrain_perf.coefficients import Drift
 from sbtrain_perf.intervals import SURE
 from sbtrain_perf.request import Layout, Objective, Plan, Prediction
 from sbtrain_perf.wording import amount, count, duration, ratio
@@ -80,6 +81,21 @@ def in_words(
     if objective.kind == "node-hours" or not priced:
         return f"{amount(value)} node-hours"
     return f"{amount(value)} {currency}"
+
+
+def drift_in_words(drift: Drift) -> str:
+    noun = {
+        "stage": "staging",
+        "start": "start-up",
+        "step": "steps",
+        "checkpoint": "checkpoints",
+    }
+    return (
+        f"{drift.outside} of the last {count(drift.runs, 'run')} of {drift.workload} took "
+        f"{noun.get(drift.term, drift.term)} outside the 90 % they were planned with, "
+        f"typically {ratio(drift.ratio)} x the prediction: something has changed on "
+        f"{drift.cluster}"
+    )
 
 
 def odds_in_words(odds: float) -> str:

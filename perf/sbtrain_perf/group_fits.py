@@ -43,6 +43,10 @@ class GroupFit:
     terms: tuple[float, ...]
     spread: LearntSpread
 
+    @property
+    def array(self) -> Floats:
+        return np.array(self.terms)
+
 
 def key_of(sample: Sample) -> Key:
     """What one fit is made for; its first entry is the term."""

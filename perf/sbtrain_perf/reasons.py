@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sbtrain_perf.decision import (
     Row,
     dominant_in_words,
+    drift_in_words,
     in_words,
     measure,
     odds_in_words,
@@ -146,6 +147,11 @@ def notes(
     said = []
     if not job.known:
         said.append("never run before: predicted from shipped coefficients alone")
+    said += [
+        drift_in_words(one)
+        for one in weighing.finder.coefficients.drift
+        if (one.cluster, one.workload) == (shape.name, request.workload)
+    ]
     if job.assumptions:
         said.append("assumed: " + ", ".join(job.assumptions))
     if request.steps is not None and request.nodes.high != 1:

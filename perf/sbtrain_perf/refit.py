@@ -24,6 +24,8 @@ from sbtrain_perf.coefficients import (
     LearntStep,
     with_learnt,
 )
+from sbtrain_perf.drift import find_drift
+from sbtrain_perf.gate import Verdict, judge
 from sbtrain_perf.group_fits import GroupFit, Key, T, fit_group, grouped, key_of
 from sbtrain_perf.measured import (
     TERMS,
@@ -56,15 +58,22 @@ class TermError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefitResult:
-    """coefficients: the next generation; the base's own where nothing was learnt."""
+    """coefficients: the next generation; the base's own where nothing was learnt. verdicts:
+    of all that has new runs; what is not promoted stays as it was."""
 
     coefficients: Coefficients
     errors: tuple[TermError, ...]
     refused: tuple[Refusal, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def held_back(self) -> tuple[Verdict, ...]:
+        return tuple(one for one in self.verdicts if not one.promoted)
 
 
 def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
-    """Learn from all attempts; what base has learnt of other keys is kept.
+    """Learn from all attempts; what base has learnt of other keys is kept, and of those
+    whose error on left-out runs would rise.
 
     Errors before and after are measured on the very runs that were learnt from.
     """
@@ -78,9 +87,17 @@ def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
         refused += bad
     if not samples:
         return RefitResult(coefficients=base, errors=(), refused=tuple(refused))
-    runs = tuple(sorted({*base.sources, *(s.timings.run_id for s in samples)}))
-    learnt = _merged(base.learnt, _learn(samples, timings, base))
-    fitted = with_learnt(base, learnt, runs)
+    groups = grouped(samples, key_of)
+    judged = [judge(key, groups[key], base) for key in sorted(groups, key=repr)]
+    verdicts = tuple(one for one in judged if one is not None)
+    held = {one.key for one in verdicts if not one.promoted}
+    promoted = [s for s in samples if key_of(s) not in held]
+    learnt = _merged(base.learnt, _learn(promoted, timings, base))
+    drift = find_drift(measured.samples)
+    fitted = base
+    if learnt != base.learnt or drift != base.drift:
+        runs = tuple(sorted({*base.sources, *(s.timings.run_id for s in promoted)}))
+        fitted = with_learnt(base, learnt, runs, drift)
     errors = []
     for term in TERMS:
         of_term = [s for s in samples if s.term == term]
@@ -95,7 +112,9 @@ def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
                     after=float(np.mean(after)),
                 )
             )
-    return RefitResult(coefficients=fitted, errors=tuple(errors), refused=tuple(refused))
+    return RefitResult(
+        coefficients=fitted, errors=tuple(errors), refused=tuple(refused), verdicts=verdicts
+    )
 
 
 def _without_poison(

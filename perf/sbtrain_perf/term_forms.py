@@ -8,12 +8,20 @@ seconds a byte), all-reduce steps (compute, transfer, hop), and parameter server
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbtrain_perf.coefficients import Base, Coefficients
+from sbtrain_perf.coefficients import (
+    Base,
+    Coefficients,
+    LearntCheckpoint,
+    LearntStage,
+    LearntStart,
+    LearntStep,
+)
 from sbtrain_perf.measured import Sample, described_count
 from sbtrain_perf.models.parameter_server import server_s
 from sbtrain_perf.request import Plan
@@ -67,30 +75,47 @@ def form_of(sample: Sample, base: Base) -> TermForm:
     )
 
 
-def learnt_terms(sample: Sample, coefficients: Coefficients) -> Floats | None:
-    """The terms that were learnt for exactly this sample's key; None where none were."""
+Entry = LearntStep | LearntStart | LearntStage | LearntCheckpoint
+
+
+def learnt_entry(sample: Sample, coefficients: Coefficients) -> Entry | None:
+    """What was learnt for exactly this sample's key; None where nothing was."""
     learnt, plan = coefficients.learnt, sample.timings.plan
+    entries: Iterable[Entry]
     if sample.term == "stage":
-        for stage in learnt.stages:
-            if (stage.cluster, stage.partition) == (plan.cluster, plan.partition):
-                return np.array((stage.overhead_s, 1.0 / stage.rate_bytes_s))
+        place = (plan.cluster, plan.partition)
+        entries = (s for s in learnt.stages if (s.cluster, s.partition) == place)
     elif sample.term == "start":
-        for start in learnt.starts:
-            if (start.cluster, start.workload) == (plan.cluster, plan.workload):
-                return np.array((start.fixed_s, start.node_s))
+        work = (plan.cluster, plan.workload)
+        entries = (s for s in learnt.starts if (s.cluster, s.workload) == work)
     elif sample.term == "checkpoint":
-        for save in learnt.checkpoints:
-            if save.cluster == plan.cluster:
-                return np.array((save.fixed_s, save.byte_s))
+        entries = (s for s in learnt.checkpoints if s.cluster == plan.cluster)
     else:
         key = (plan.cluster, plan.workload, plan.partition, plan.layout, plan.batch_per_worker)
-        for step in learnt.steps:
-            found = (step.cluster, step.workload, step.partition, step.layout)
-            if (*found, step.batch_per_worker) == key:
-                if plan.layout == "ps":
-                    return np.array((step.compute_s, step.server_s))
-                return np.array((step.compute_s, step.transfer_s, step.hop_s))
-    return None
+        entries = (
+            s
+            for s in learnt.steps
+            if (s.cluster, s.workload, s.partition, s.layout, s.batch_per_worker) == key
+        )
+    return next(iter(entries), None)
+
+
+def learnt_terms(sample: Sample, coefficients: Coefficients) -> Floats | None:
+    """The terms that were learnt for exactly this sample's key; None where none were."""
+    entry = learnt_entry(sample, coefficients)
+    match entry:
+        case None:
+            return None
+        case LearntStage():
+            return np.array((entry.overhead_s, 1.0 / entry.rate_bytes_s))
+        case LearntStart():
+            return np.array((entry.fixed_s, entry.node_s))
+        case LearntCheckpoint():
+            return np.array((entry.fixed_s, entry.byte_s))
+        case LearntStep(layout="ps"):
+            return np.array((entry.compute_s, entry.server_s))
+        case LearntStep():
+            return np.array((entry.compute_s, entry.transfer_s, entry.hop_s))
 
 
 def predicted_s(sample: Sample, coefficients: Coefficients) -> float:

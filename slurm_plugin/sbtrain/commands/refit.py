@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.errors import HomeError
-from sbtrain.home import COEFFICIENTS_NAME, learnt_coefficients, made_home
+from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
 from sbtrain.ledger import Run, read_runs
 from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import count
@@ -27,7 +27,7 @@ Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 _SAY_FROM = 50  # logs; reading as many takes seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
     """A timing log that could not be read."""
 
@@ -41,10 +41,15 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
         help="learn from the timing logs of all runs",
         description="Reads the timing log of every attempt of every run, fits the "
         "coefficients of the models to them, and shows the error of prediction before and "
-        "after. The next plans use what was learnt; the coefficients before are kept.",
+        "after. A fit is promoted unless its error on runs left out would rise. The next plans "
+        "use what was learnt; those before are kept, and --rollback brings them back.",
         allow_abbrev=False,
     )
-    parser.add_argument("--dry-run", action="store_true", help="fit and show; write nothing")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--dry-run", action="store_true", help="fit and show; write nothing")
+    choice.add_argument(
+        "--rollback", action="store_true", help="back to the generation before; learns nothing"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -53,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from sbtrain_perf.coefficients import load_coefficients
     from sbtrain_perf.refit import refit
 
+    if args.rollback:
+        return _roll_back(as_json=args.json)
     logs = timing_logs(read_runs(os.environ))
     timings, skipped = _read(logs)
     for one in skipped:
@@ -63,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             hint="submit a run with sbtrain first; each attempt writes one",
         )
     base = load_coefficients(learnt_coefficients(os.environ))
-    result = refit(timings, base)
+    result = _numbered(refit(timings, base), base)
     learnt = result.coefficients.generation > base.generation
     written = None
     if learnt and not args.dry_run:
@@ -111,6 +118,51 @@ def write_coefficients(
     return path
 
 
+def _numbered(result: RefitResult, base: Coefficients) -> RefitResult:
+    """No generation is called what an older one was that a rollback left behind."""
+    kept = [_generation_of(path) for path in home(os.environ).glob("coefficients.*.json")]
+    if result.coefficients is base or result.coefficients.generation > max(kept, default=0):
+        return result
+    numbered = dataclasses.replace(result.coefficients, generation=max(kept) + 1)
+    return dataclasses.replace(result, coefficients=numbered)
+
+
+def _generation_of(path: Path) -> int:
+    number = path.name.split(".")[1]
+    return int(number) if number.isdecimal() else 0
+
+
+def _roll_back(*, as_json: bool) -> int:
+    """Raises CoefficientsError, HomeError."""
+    from sbtrain_perf.coefficients import load_coefficients
+
+    now = learnt_coefficients(os.environ)
+    if now is None:
+        raise HomeError(
+            "the shipped coefficients are in use: there is nothing to roll back",
+            hint="sbtrainctl refit learns from the runs so far",
+        )
+    current = load_coefficients(now)
+    before = load_coefficients()
+    if current.parent:
+        before = load_coefficients(now.with_name(f"coefficients.{current.parent}.json"))
+        write_coefficients(before, current, os.environ)
+    else:
+        try:
+            now.replace(now.with_name(f"coefficients.{current.generation}.json"))
+        except OSError as error:
+            raise HomeError(f"cannot move {now}: {error.strerror}") from error
+    if as_json:
+        said = {"generation": before.generation, "rolled_back": current.generation}
+        sys.stdout.write(json.dumps(said, indent=2) + "\n")
+    else:
+        sys.stdout.write(
+            f"rolled back from generation {current.generation} to "
+            f"{before.label}; the next refit learns anew\n"
+        )
+    return 0
+
+
 def _read(logs: Sequence[Path]) -> tuple[list[AttemptTimings], list[Skipped]]:
     from sbtrain_perf.timing_log import read_timing_log
 
@@ -126,6 +178,8 @@ def _read(logs: Sequence[Path]) -> tuple[list[AttemptTimings], list[Skipped]]:
 
 
 def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) -> str:
+    from sbtrain_perf.decision import drift_in_words
+
     lines = [f"{'term':12} {'measured':>9} {'error before':>13} {'after':>8}"]
     lines += [
         f"{error.term:12} {error.samples:>9} {error.before:>13.1%} {error.after:>8.1%}"
@@ -135,9 +189,15 @@ def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) ->
         f"refused: {one.term} of {one.run_id}, attempt {one.attempt}: {one.reason}"
         for one in result.refused
     ]
+    lines += [
+        f"not promoted: {' '.join(map(str, one.key))}: error on left-out runs would rise from "
+        f"{one.before:.0%} to {one.after:.0%} ({count(one.runs, 'run')})"
+        for one in result.held_back
+    ]
+    lines += [f"drift: {drift_in_words(one)}" for one in result.coefficients.drift]
     read = count(logs, "timing log")
     if not learnt:
-        lines = [f"nothing to learn in {read}", *lines[1:]]
+        lines.append(f"nothing new to learn in {read}")
     elif written is None:
         lines.append(f"{read}; nothing was written (--dry-run)")
     else:
@@ -155,6 +215,8 @@ def _print_json(
         "written": str(written) if written else None,
         "logs": logs,
         "errors": [encode(error) for error in result.errors],
+        "verdicts": [{**encode(one), "promoted": one.promoted} for one in result.verdicts],
+        "drift": [encode(one) for one in result.coefficients.drift],
         "refused": [encode(one) for one in result.refused],
         "skipped": [encode(one) for one in skipped],
     }

@@ -224,6 +224,21 @@ def test_refit_learns_and_keeps_what_was(tmp_path: Path, environ: dict[str, str]
     assert load_coefficients(home / "coefficients.json").generation == 2
     assert load_coefficients(home / "coefficients.1.json").generation == 1
 
+    again = sbtrainctl("refit", cwd=tmp_path, environ=environ).stdout
+    assert "nothing new to learn in 2 timing logs" in again
+    back = sbtrainctl("refit", "--rollback", cwd=tmp_path, environ=environ)
+    assert "rolled back from generation 2 to generation 1" in back.stdout, back.stderr
+    assert load_coefficients(home / "coefficients.json").generation == 1
+    third = json.loads(sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ).stdout)
+    assert third["generation"] == 3
+    for left in ("1", "shipped"):
+        said = sbtrainctl("refit", "--rollback", cwd=tmp_path, environ=environ).stdout
+        assert said.partition("; ")[0].endswith(left)
+    assert not (home / "coefficients.json").exists()
+    said = sbtrainctl("refit", "--rollback", cwd=tmp_path, environ=environ)
+    assert said.returncode != 0
+    assert "nothing to roll back" in said.stderr
+
 
 def test_the_next_plan_uses_what_was_learnt(tmp_path: Path, environ: dict[str, str]) -> None:
     plan = measured_run(tmp_path, environ, "7")
