@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -357,6 +358,24 @@ def _check_signs(data: object, *, path: str) -> None:
     elif isinstance(data, tuple | list):
         for index, entry in enumerate(data):
             _check_signs(entry, path=f"{path}[{index}]")
+
+
+def nearest_step(
+    learnt: Learnt, *, cluster: str, workload: str, partition: str, layout: Layout, batch: int
+) -> LearntStep | None:
+    """The step that stands in for the shipped one: of the workload on the cluster, of the
+    same layout, then partition, then batch if there is one."""
+    alike = (s for s in learnt.steps if (s.workload, s.cluster) == (workload, cluster))
+    return min(
+        alike,
+        key=lambda s: (
+            s.layout != layout,
+            s.partition != partition,
+            abs(math.log(s.batch_per_worker / batch)),
+            s.partition,
+        ),
+        default=None,
+    )
 
 
 def learnt_model(coefficients: Coefficients, workload: str) -> LearntModel | None:

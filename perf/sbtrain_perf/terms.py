@@ -21,6 +21,7 @@ from sbtrain_perf.coefficients import (
     LearntStage,
     LearntStart,
     LearntStep,
+    nearest_step,
 )
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import transfer_s
@@ -138,11 +139,6 @@ class PartitionTerms:
         self.coefficients = coefficients
         self._partitions = {p.name: p for p in shape.partitions}
         self._bases: dict[object, Basis] = {}
-        self._learnt = [
-            s
-            for s in coefficients.learnt.steps
-            if s.workload == job.request.workload and s.cluster == shape.name
-        ]
 
     def basis(self, partition: Partition) -> Basis:
         hardware = (
@@ -187,16 +183,13 @@ class PartitionTerms:
 
     def learnt_step(self, partition: Partition, layout: Layout) -> LearntStep | None:
         """What stands in for the shipped step: the learnt one that is nearest."""
-        if not self._learnt:
-            return None
-        return min(
-            self._learnt,
-            key=lambda s: (
-                s.layout != layout,
-                s.partition != partition.name,
-                abs(math.log(s.batch_per_worker / self.job.request.batch_per_worker)),
-                s.partition,
-            ),
+        return nearest_step(
+            self.coefficients.learnt,
+            cluster=self.shape.name,
+            workload=self.job.request.workload,
+            partition=partition.name,
+            layout=layout,
+            batch=self.job.request.batch_per_worker,
         )
 
     def _compute_ratio(self, partition: Partition, learnt: LearntStep) -> float:

@@ -1,0 +1,156 @@
+"""`sbtrainctl why`: a run's prediction term by term, what was measured, and its sources."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients
+from sbtrain.ledger import Run, find_run, read_runs
+from sbtrain.run_folder import PLAN_NAME
+from sbtrain_perf.codec import encode, read_plan
+from sbtrain_perf.errors import RequestError, TimingLogError
+from sbtrain_perf.wording import amount, duration, ratio
+
+if TYPE_CHECKING:
+    from sbtrain_perf.account import Account, TermAccount
+    from sbtrain_perf.coefficients import Coefficients
+    from sbtrain_perf.timing_log import AttemptTimings
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+
+_MOST_LOGS = 12  # of runs that were learnt from, the newest
+_FORMAT = "{:10} {:>10} {:>19} {:>10} {:>6}  {}"
+_HEAD = ("term", "predicted", "90 %", "measured", "ratio", "from")
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "why",
+        help="where a run's prediction came from, and how far off it was",
+        description="Each term of a run's prediction with its 90 %% interval, what was "
+        "measured, which coefficients it came from and which runs they were learnt from.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", metavar="RUN|JOB", help="a run's id or its job's")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises RequestError, PlanError, CoefficientsError, HomeError, MissingExtraError."""
+    from sbtrain_perf.account import account_for, runs_learnt_from
+
+    runs = read_runs(os.environ)
+    one = find_run(args.run, runs)
+    if one is None:
+        raise RequestError(
+            f"there is no run or job {args.run!r} among the {len(runs)} submitted runs",
+            hint="sbtrainctl status lists them",
+        )
+    folder = _folder(one, args.run)
+    plan = read_plan(folder / PLAN_NAME)
+    coefficients = _planned_with(plan.coefficients)
+    wanted = set(runs_learnt_from(plan, coefficients)) - {plan.run_id}
+    others = [other for other in runs if other.run_id in wanted][-_MOST_LOGS:]
+    account = account_for(
+        plan,
+        _timings([folder]),
+        coefficients,
+        learnt_from=_timings([Path(other.run_dir) for other in others]),
+    )
+    if args.json:
+        said = encode(account)
+        for term, shown in zip(account.terms, said["terms"], strict=True):
+            shown |= {"miss_s": term.miss_s, "inside": term.inside}
+        sys.stdout.write(json.dumps(said, indent=2) + "\n")
+    else:
+        sys.stdout.write("\n".join(_lines(account)) + "\n")
+    return 0
+
+
+def _folder(one: Run, name: str) -> Path:
+    """Of the run; of an array's task where the name is a task's."""
+    folder = Path(one.run_dir)
+    task = name.partition("_")[2]
+    return folder / f"task-{task}" if task and (folder / f"task-{task}").is_dir() else folder
+
+
+def _planned_with(label: str) -> Coefficients:
+    """The coefficients of that label where they are still there, else the ones in use."""
+    from sbtrain_perf.coefficients import load_coefficients
+
+    if label == "shipped":
+        return load_coefficients()
+    number = label.rpartition(" ")[2]
+    for path in (
+        home(os.environ) / COEFFICIENTS_NAME,
+        home(os.environ) / f"coefficients.{number}.json",
+    ):
+        if path.is_file():
+            found = load_coefficients(path)
+            if found.label == label:
+                return found
+    return load_coefficients(learnt_coefficients(os.environ))
+
+
+def _timings(folders: Sequence[Path]) -> list[AttemptTimings]:
+    from sbtrain_perf.timing_log import read_timing_log
+
+    found = []
+    for folder in folders:
+        for path in sorted(folder.glob("attempts/*/timings.h5")):
+            try:
+                found.append(read_timing_log(path))
+            except TimingLogError as error:
+                sys.stderr.write(f"sbtrainctl: warning: skipped {path}: {error.message}\n")
+    return found
+
+
+def _lines(account: Account) -> Iterator[str]:
+    yield f"{account.run_id}: planned with {account.coefficients} coefficients" + (
+        "" if account.known else " (no longer there: sources are those in use now)"
+    )
+    total = duration(account.total_s)
+    if account.low_s is not None and account.high_s is not None:
+        total += f" (90 %: {duration(account.low_s)} to {duration(account.high_s)})"
+    yield f"predicted in all: {total}"
+    yield ""
+    yield _FORMAT.format(*_HEAD)
+    for term in account.terms:
+        yield _term_line(term).rstrip()
+    yield ""
+    yield f"biggest miss: {account.biggest_miss}"
+    for term in account.terms:
+        for near in term.nearest:
+            nodes = "1 node" if near.nodes == 1 else f"{near.nodes} nodes"
+            yield (
+                f"{term.term} was learnt from {near.run_id} on {nodes}: "
+                f"{duration(near.measured_s)}"
+            )
+    for term in account.terms:
+        for figure in term.figures:
+            yield f"{term.term}: {figure.name} = {amount(figure.value)} {figure.unit}"
+            yield f"  {figure.source}"
+
+
+def _term_line(term: TermAccount) -> str:
+    interval, times, measured = "-", "-", "-"
+    if term.interval is not None:
+        interval = f"{duration(term.interval.low_s)} - {duration(term.interval.high_s)}"
+    if term.measured_s is not None:
+        measured = duration(term.measured_s)
+        if term.predicted_s > 0:
+            times = f"{ratio(term.measured_s / term.predicted_s)} x"
+    source = term.source
+    if term.samples:
+        source += f", {term.samples} samples" if term.samples > 1 else ", 1 sample"
+    if term.inside is False:
+        source += "; OUTSIDE"
+    return _FORMAT.format(
+        term.term, duration(term.predicted_s), interval, measured, times, source
+    )
