@@ -19,6 +19,7 @@ _COMMANDS = {
     "plan": "weigh partitions, layouts and nodes for a run; needs no Slurm",
     "status": "runs with their attempts, causes and predictions",
     "refit": "learn from the timing logs of all runs",
+    "why": "where a run's prediction came from, and how far off it was",
     "site": "show or check a site file",
     "cluster": "start, stop and look at a private Slurm on this host",
 }
