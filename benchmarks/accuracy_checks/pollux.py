@@ -11,6 +11,7 @@ from sbtrain_perf.score import pollux
 
 STEPS = pollux.FILE
 FIRST_LOOK_NODES = 4
+PLOTTED = 6  # one point in so many is drawn
 
 
 def first_look(data: Path, workload: str) -> set[tuple[str, ...]]:
@@ -58,7 +59,7 @@ def _more_nodes(data: Path, scratch: Path) -> tuple[Path, Path]:
 
 def plots(data: Path, scratch: Path) -> list[Plot]:
     series = {
-        f"{name} (20 rows)": pollux.points(fit, held)["ours"]
+        f"{name} (20 rows)": pollux.points(fit, held)["ours"][::PLOTTED]
         for name, fit, held in _new_workloads(data, scratch)
     }
     return [
