@@ -7,17 +7,24 @@ import math
 
 import numpy as np
 import pytest
+from attempts import example_step
+from decisions import SHIPPED, chosen_row, cluster, decide, partition, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbtrain_perf import search
 from sbtrain_perf.codec import plan_from_json, plan_to_json
-from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.coefficients import (
+    Coefficients,
+    Learnt,
+    LearntSpread,
+    LearntStart,
+    with_learnt,
+)
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import normal_share
-from sbtrain_perf.planner import Decision, Row, examine, plan_request, roles_of
+from sbtrain_perf.planner import Row, examine, roles_of
 from sbtrain_perf.request import (
-    ClusterShape,
     DataSet,
     GpuType,
     ModelShape,
@@ -30,55 +37,38 @@ from sbtrain_perf.request import (
 from sbtrain_perf.search import count_rows, expand
 from sbtrain_perf.weighing import Weighing
 
-SHIPPED = load_coefficients()
+LEARNT = with_learnt(
+    SHIPPED,
+    Learnt(
+        steps=(
+            example_step(
+                nodes=(2, 4),
+                spread=LearntSpread(
+                    covariance=(0.01, -0.02, 0.0, -0.02, 0.3, -0.1, 0.0, -0.1, 1.5),
+                    noise_sd=0.12,
+                ),
+            ),
+            example_step(
+                layout="ps",
+                nodes=(3,),
+                server_s=0.05,
+                spread=LearntSpread(covariance=(0.02, -0.05, -0.05, 0.4), noise_sd=0.2),
+            ),
+        ),
+        starts=(
+            LearntStart(
+                cluster="test",
+                workload="digits",
+                fixed_s=9.0,
+                node_s=0.5,
+                runs=("run-1",),
+                spread=LearntSpread(covariance=(0.05, -0.1, -0.1, 0.3), noise_sd=0.1),
+            ),
+        ),
+    ),
+    ("run-1",),
+)
 K80 = GpuType(name="K80", peak_tflops=4.113, memory_gib=12, memory_bytes_s=2.4e11)
-
-
-def partition(name: str = "batch", **changes: object) -> Partition:
-    plain = Partition(
-        name=name,
-        nodes=8,
-        max_nodes_per_job=8,
-        cores_per_node=16,
-        memory_gib_per_node=64,
-        price_per_node_hour=1.0,
-        scratch_path="/tmp/%n",
-    )
-    return dataclasses.replace(plain, **changes)
-
-
-def cluster(*partitions: Partition) -> ClusterShape:
-    return ClusterShape(
-        name="test",
-        source="test.toml",
-        partitions=partitions or (partition(),),
-        shared_bytes_s=2e9,
-        shared_client_bytes_s=1e9,
-    )
-
-
-def request(**changes: object) -> Request:
-    plain = Request(
-        script="train.py",
-        workload="digits",
-        epochs=10,
-        batch_per_worker=32,
-        data=DataSet(paths=("/data/d.h5",), total_bytes=10**8, samples=50_000),
-        model=ModelShape(parameters=1_000_000, tensors=60),
-        resumable=True,
-    )
-    return dataclasses.replace(plain, **changes)
-
-
-def decide(asked: Request, shape: ClusterShape, **waits: float) -> Decision:
-    return plan_request(
-        asked, shape, SHIPPED, run_id="run-1", run_dir="/runs/run-1", queue_waits=waits
-    )
-
-
-def chosen_row(decision: Decision) -> Row:
-    (row,) = [row for row in decision.rows if row.chosen]
-    return row
 
 
 def test_a_plan_is_worked_out_by_hand() -> None:
@@ -238,11 +228,12 @@ def test_the_choice_is_the_best_of_all_rows(
 
 
 @settings(max_examples=150, deadline=None)
-@given(REQUESTS, PARTITIONS, st.data())
+@given(REQUESTS, PARTITIONS, st.sampled_from([SHIPPED, LEARNT]), st.data())
 def test_the_bound_of_a_range_is_below_all_its_rows(
-    asked: Request, one: Partition, data: st.DataObject
+    asked: Request, one: Partition, known: Coefficients, data: st.DataObject
 ) -> None:
-    weighing = Weighing(asked, cluster(one), SHIPPED, {})
+    one = dataclasses.replace(one, name=data.draw(st.sampled_from(["small", "other"])))
+    weighing = Weighing(asked, cluster(one), known, {})
     lanes = weighing.lanes
     if not len(lanes):
         return
@@ -292,66 +283,6 @@ def test_the_objective_is_what_is_least(kind: ObjectiveKind, least: object) -> N
     assert all(least(best) <= least(r.prediction) for r in decision.rows if r.prediction)
 
 
-def test_a_deadline_takes_the_cheapest_row_that_keeps_it() -> None:
-    shape = cluster()
-    fastest = decide(request(), shape).chosen
-    cheapest = decide(request(objective=Objective(kind="cost")), shape).chosen
-    assert fastest is not None
-    assert cheapest is not None
-    limit = 2 * (fastest.prediction.total_high_s or 0.0)
-    decision = decide(request(objective=Objective(kind="deadline", deadline_s=limit)), shape)
-    plan = decision.chosen
-    assert plan is not None
-    assert cheapest.prediction.cost < plan.prediction.cost < fastest.prediction.cost
-    chosen = chosen_row(decision)
-    assert chosen.deadline_odds is not None
-    assert 0.9 <= chosen.deadline_odds < 0.999
-    assert f"with {chosen.deadline_odds:.0%} probability" in plan.reason.replace(" %", "%")
-    cheaper = [
-        r for r in decision.rows if r.prediction and r.prediction.cost < plan.prediction.cost
-    ]
-    assert cheaper
-    assert all((r.deadline_odds or 0.0) < 0.9 for r in cheaper)
-    assert all("keeps the deadline with" in (r.rejected or "") for r in cheaper)
-    assert not any("no plan keeps" in note for note in decision.notes)
-
-
-def test_a_deadline_that_none_is_sure_to_keep_takes_the_likeliest() -> None:
-    shape = cluster()
-    fastest = decide(request(), shape).chosen
-    assert fastest is not None
-    limit = fastest.prediction.total_s
-    decision = decide(request(objective=Objective(kind="deadline", deadline_s=limit)), shape)
-    chosen = chosen_row(decision)
-    assert chosen.deadline_odds == pytest.approx(0.5, abs=0.02)
-    assert chosen.deadline_odds == max(r.deadline_odds or 0.0 for r in decision.rows)
-    assert any("no plan keeps the deadline of" in note for note in decision.notes)
-    assert decision.chosen is not None
-    assert "likeliest to keep the deadline, with 50 %" in decision.chosen.reason
-
-
-def test_the_front_of_time_and_cost_is_marked() -> None:
-    shape = cluster(
-        partition("cheap", cores_per_node=4, price_per_node_hour=0.2), partition("dear")
-    )
-    rows = [r for r in decide(request(), shape).rows if r.prediction]
-    points = [(r.prediction.total_s, r.prediction.cost, r.pareto) for r in rows if r.prediction]
-    assert 3 < sum(pareto for *_, pareto in points) < len(rows)
-    for seconds, cost, pareto in points:
-        better = [
-            p for p in points if p[0] <= seconds and p[1] <= cost and p[:2] != (seconds, cost)
-        ]
-        assert pareto is not bool(better)
-
-
-def test_a_deadline_that_nothing_keeps_names_the_fastest() -> None:
-    decision = decide(request(objective=Objective(kind="deadline", deadline_s=20.0)), cluster())
-    assert decision.chosen is None
-    assert "no plan keeps the deadline of 20 s: the fastest takes" in decision.refusal
-    with pytest.raises(PlanError, match="deadline"):
-        decide(request(objective=Objective(kind="deadline")), cluster())
-
-
 def test_equal_rows_go_to_fewer_nodes() -> None:
     """With nothing to compute, to move or to pay, all rows cost the same: nothing."""
     free = cluster(partition("free", price_per_node_hour=0.0), partition("paid"))
@@ -382,14 +313,6 @@ def test_the_reason_names_the_winner_its_main_term_and_the_runner_up() -> None:
     assert "training steps are" in plan.reason
     assert "next best: " in plan.reason
     assert " x)" in plan.reason
-
-
-def test_saturated_servers_are_named() -> None:
-    shape = cluster(partition(gpu=K80, gpus_per_node=8))
-    asked = request(model=ModelShape(parameters=5_000_000, tensors=200), batch_per_worker=8)
-    decision = decide(asked, shape)
-    full = next(r for r in decision.rows if r.servers == 1 and r.nodes == 8)
-    assert "the servers saturate at" in (full.rejected or "")
 
 
 def test_a_workload_that_never_ran_is_said_so() -> None:
