@@ -67,11 +67,17 @@ def test_roles_of_the_server_layout_are_on_their_nodes(
     tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
 ) -> None:
     script = (
-        "import json, os\n"
+        "import json, os, pathlib, time\n"
         "cluster = json.loads(os.environ['TF_CONFIG'])['cluster']\n"
         "print(os.environ['SBTRAIN_ROLE'], os.environ['SLURMD_NODENAME'],\n"
         "      {name: len(found) for name, found in cluster.items()})\n"
-        "print('devices', os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
+        "print('devices', os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True)\n"
+        "logs = pathlib.Path(os.environ['SBTRAIN_RUN_DIR'], 'attempts/0')\n"
+        "others = [logs / f'{name}.log' for name in ('ps-0', 'worker-0', 'worker-1')]\n"
+        "while os.environ['SBTRAIN_ROLE'] == 'chief' and not all(\n"
+        "    log.exists() and 'devices' in log.read_text() for log in others\n"
+        "):\n"
+        "    time.sleep(0.1)  # a chief that is done ends the others\n"
     )
     run = slurm_run(
         tmp_path,
