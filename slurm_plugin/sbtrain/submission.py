@@ -174,8 +174,9 @@ def additions(asked: Asked, plan: Plan) -> Additions:
         directives.append("--exclusive")
     if plan.gpus_per_node and not given(settings, *_GPU_OPTIONS):
         add("gres", f"gpu:{plan.gpus_per_node}")
-    if not given(settings, "signal"):
-        add("signal", f"B:{plan.preemption_signal}@{lead_s(plan)}")
+    if plan.resumable and not given(settings, "signal"):  # others train up to the limit
+        lead = lead_s(plan, asked.request.time_limit_s)
+        add("signal", f"B:{plan.preemption_signal}@{lead}")
     said = next((one.name for one in reversed(settings) if one.name in _SWITCHES), None)
     if said is None:
         directives.append("--requeue" if plan.resumable else "--no-requeue")
@@ -198,11 +199,13 @@ def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
     return dataclasses.replace(plan, sbatch_options=words)
 
 
-def lead_s(plan: Plan) -> int:
+def lead_s(plan: Plan, limit_s: float | None) -> int:
     """Seconds before the time limit at which Slurm sends the signal: room for three
-    checkpoints as predicted and half a minute to agree on a step, 60 to 600 s."""
+    checkpoints as predicted and half a minute to agree on a step, 60 to 600 s; at most a
+    quarter of a known limit, so that every attempt gets on."""
     needed = math.ceil(30 + 3 * plan.prediction.checkpoint_s + 2 * plan.prediction.step_s)
-    return min(max(needed, _LEAST_LEAD_S), _MOST_LEAD_S)
+    lead = min(max(needed, _LEAST_LEAD_S), _MOST_LEAD_S)
+    return lead if limit_s is None else min(lead, math.ceil(limit_s / 4))
 
 
 def asked_signal(settings: Sequence[Setting]) -> str | None:

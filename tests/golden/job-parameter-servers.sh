@@ -5,7 +5,6 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
 #SBATCH --gres=gpu:2
-#SBATCH --signal=B:USR1@60
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 #SBATCH --job-name=train_digits.py

@@ -238,10 +238,33 @@ def test_the_job_side_finds_the_warning_time(argv: tuple[str, ...], seconds: flo
     assert warning_s(with_options(said, plan, additions(said, plan)).sbatch_options) == seconds
 
 
-@pytest.mark.parametrize(("checkpoint_s", "lead"), [(0.5, 60), (100.0, 331), (5000.0, 600)])
-def test_the_lead_leaves_room_for_checkpoints(checkpoint_s: float, lead: int) -> None:
+@pytest.mark.parametrize(
+    ("checkpoint_s", "limit_s", "lead"),
+    [
+        (0.5, None, 60),
+        (100.0, None, 331),
+        (5000.0, None, 600),
+        (100.0, 86400.0, 331),
+        (100.0, 600.0, 150),
+        (0.5, 60.0, 15),
+    ],
+)
+def test_the_lead_leaves_room_for_checkpoints_and_for_training(
+    checkpoint_s: float, limit_s: float | None, lead: int
+) -> None:
     prediction = dataclasses.replace(example_prediction(), checkpoint_s=checkpoint_s)
-    assert lead_s(example_plan(prediction=prediction)) == lead
+    assert lead_s(example_plan(prediction=prediction), limit_s) == lead
+
+
+def test_a_run_that_cannot_resume_is_not_stopped_before_its_limit() -> None:
+    def signals(*argv: str, resumable: str) -> list[str]:
+        plan = dataclasses.replace(example_plan(), resumable=resumable == "resumes")
+        words = additions(asked("-t", "1", *argv), plan).directives
+        return [word for word in words if word.startswith("--signal")]
+
+    assert signals(resumable="resumes") == ["--signal=B:USR1@15"]
+    assert signals(resumable="never") == []
+    assert signals("--signal=B:USR2@30", resumable="resumes") == []
 
 
 @pytest.mark.parametrize(
