@@ -208,5 +208,8 @@ def _with_job(status: RunStatus, job: JobInfo) -> RunStatus:
 def _with_history(status: RunStatus, rows: Sequence[HistoryRow]) -> RunStatus:
     own = [row for row in rows if row.job_id == status.job_id]
     if not own:
+        last = status.attempts[-1] if status.attempts else None
+        if last is not None and "cancelled" in last.notices and not last.requeued:
+            return replace(status, state="cancelled")  # killed before it wrote its end
         return replace(status, state=LOST, reason="Slurm no longer knows the job")
     return replace(status, state=str(own[-1].state), reason=own[-1].reason)

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from sbtrain.commands.streams import told_while_slow
 from sbtrain.ledger import find_run, read_runs
-from sbtrain.run_status import RunStatus, overview
+from sbtrain.run_status import UNKNOWN, RunStatus, overview
 from sbtrain.slurm.commands import CommandsClient
 from sbtrain_perf.errors import MissingExtraError, RequestError, SbtrainError
 from sbtrain_perf.wording import amount, brief_duration, count, duration
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
+_GOING = {"running", "completing", "suspended", UNKNOWN}
 _FORMAT = "{:36} {:>9} {:12} {:>5} {:>13} {:>9} {:>9}  {}"
 _HEAD = ("run", "job", "state", "tries", "saved step", "predicted", "took", "causes")
 
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
                 hint="sbtrainctl status lists them",
             )
         runs = (one,)
-    found = overview(runs[-args.last :], CommandsClient(query_timeout_s=30.0))
+    with told_while_slow("asking Slurm about the runs", who="sbtrainctl"):
+        found = overview(runs[-args.last :], CommandsClient(query_timeout_s=30.0))
     if found.silence:
         sys.stderr.write(f"sbtrainctl: warning: {found.silence}\n")
     if args.json:
@@ -75,14 +78,19 @@ def _table(runs: Sequence[RunStatus]) -> str:
                 f"{saved}/{status.steps:,}",
                 _brief(status.predicted_s),
                 _brief(status.took_s),
-                status.problem or ", ".join(_causes(status)),
+                status.problem or ", ".join(causes(status)),
             ).rstrip()
         )
     return "\n".join(lines) + "\n"
 
 
-def _causes(status: RunStatus) -> list[str]:
-    return [one.cause or "running" for one in status.attempts]
+def causes(status: RunStatus) -> list[str]:
+    """A supervisor that was killed, or whose node died, has written no end."""
+    going = status.attempts[-1] if status.attempts and status.state in _GOING else None
+    return [
+        one.cause or ("running" if one is going else "end not recorded")
+        for one in status.attempts
+    ]
 
 
 def _detail(status: RunStatus) -> str:

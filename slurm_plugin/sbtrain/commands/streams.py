@@ -40,7 +40,7 @@ def silence(descriptor: int) -> None:
 
 @contextmanager
 def told_while_slow(
-    what: str, *, first_s: float = 3.0, every_s: float = 15.0
+    what: str, *, who: str = "sbtrain", first_s: float = 3.0, every_s: float = 15.0
 ) -> Iterator[None]:
     """Say on stderr what is being done, from when it takes longer than `first_s` seconds."""
     done = threading.Event()
@@ -50,7 +50,7 @@ def told_while_slow(
         pause_s = first_s
         while not done.wait(pause_s):
             passed_s = time.monotonic() - begin_s
-            sys.stderr.write(f"sbtrain: {what}, {passed_s:.0f} s so far\n")
+            sys.stderr.write(f"{who}: {what}, {passed_s:.0f} s so far\n")
             pause_s = every_s
 
     teller = threading.Thread(target=tell, daemon=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from plans import example_plan
+from sbtrain.commands.status import causes
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.ledger import Run, append_run
 from sbtrain.run_status import LOST, UNKNOWN, RunStatus, overview
@@ -122,6 +124,26 @@ def test_slurm_tells_of_runs_that_are_not_over(tmp_path: Path) -> None:
 def test_a_run_that_nobody_knows(tmp_path: Path) -> None:
     status = only(overview([make_run(tmp_path, "77")], FakeSlurm(accounting=False)).runs)
     assert (status.state, status.attempts) == (LOST, ())
+
+
+def test_a_cancelled_run_stays_so_when_slurm_has_forgotten_it(tmp_path: Path) -> None:
+    """KillWait may pass before the supervisor has written its last word."""
+    run = make_run(tmp_path, "77")
+    notice = LedgerEntry(
+        event="notice", attempt=0, at=ENDED, job_id="77", cause="cancelled", detail="SIGTERM"
+    )
+    tell(run, started(0), notice)
+    forgotten = FakeSlurm(accounting=False)
+    assert only(overview([run], forgotten).runs).state == "cancelled"
+
+
+def test_an_attempt_whose_end_nobody_wrote_is_not_running(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "77")
+    tell(run, started(0), started(1))
+    status = overview([run], silent_slurm()).runs[0]
+    assert causes(status) == ["end not recorded", "running"]
+    assert causes(replace(status, state="failed")) == ["end not recorded"] * 2
+    assert causes(replace(status, state="pending")) == ["end not recorded"] * 2
 
 
 def test_a_silent_slurm_hides_no_run(tmp_path: Path) -> None:
