@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Poisson events that lose a time uniform between 0 and 2 m: variance 4/3 m^2 each, at most.
 _UNIFORM = 4.0 / 3.0
+_FOR_EVER_S = 1e18  # longer than the universe is old: never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,8 @@ class Predictor:
             restarts = np.expm1(np.minimum(hazard * run, 700.0))
             # So many attempts, geometric, each as long as they are on average.
             lost_sd = (ended - run) * np.sqrt(1.0 + 1.0 / np.maximum(restarts, 1e-30))
-        ends = np.isfinite(ended)
+        ends = ended < _FOR_EVER_S
+        ended = np.where(ends, ended, np.inf)
         held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
         node_hours = nodes * held / 3600.0
         price = terms.price[at]
