@@ -17,6 +17,7 @@ from sbtrain.home import learnt_coefficients
 from sbtrain.queue import Waits, queue_waits
 from sbtrain.run_folder import new_run_id, placed, runs_folder
 from sbtrain.script import Script, read_script
+from sbtrain.script_notes import serves_any_layout
 from sbtrain.submission import Asked, ask, asked_signal
 from sbtrain_perf.errors import PlanError, RequestError
 
@@ -49,10 +50,13 @@ class Outcome:
 def read_call(line: CommandLine, around: Surroundings, script: Script | None = None) -> Asked:
     """What the call asks for; `script` stands in for the one that the line names.
 
+    Parameter servers are weighed only for a script that can play one, or on request.
+
     Raises:
         RequestError: script, directives, flags or data are wrong or missing.
     """
     read_flags(line.train, ())  # a wrong word is named before a script is waited for
+    named = script is None
     if script is None:
         script = read_script(
             line.script,
@@ -64,6 +68,9 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         )
     directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
     options = read_flags(line.train, directives.train)
+    said = {name for name, _ in (*directives.train, *line.train)}
+    if named and "train-layout" not in said and not serves_any_layout(script):
+        options = dataclasses.replace(options, layout="allreduce")
     return ask(line, options, script, directives, cwd=around.cwd, environ=around.environ)
 
 

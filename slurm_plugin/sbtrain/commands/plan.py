@@ -13,6 +13,7 @@ from sbtrain.argv import CommandLine, given, split_command_line
 from sbtrain.flags import FLAGS
 from sbtrain.planning import decide, no_plan, read_call, surroundings
 from sbtrain.script import Script
+from sbtrain.script_notes import script_notes
 
 _HELP = """\
 usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
@@ -39,6 +40,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     asked = read_call(line, around, _stand_in(line, around.cwd))
     for one in asked.directives.dropped:
         sys.stderr.write(f"sbtrainctl: warning: {one.message}\n")
+    sys.stderr.writelines(f"sbtrainctl: note: {note}\n" for note in script_notes(asked, line))
     outcome = decide(asked, around)
     for warning in outcome.warnings:
         sys.stderr.write(f"sbtrainctl: warning: {warning}\n")

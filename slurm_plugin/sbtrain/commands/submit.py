@@ -69,10 +69,13 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.planning import decide, no_plan, read_call, surroundings
+    from sbtrain.script_notes import script_notes
 
     around = surroundings(environ)
     asked = read_call(line, around)
     _warn([one.message for one in asked.directives.dropped], asked)
+    if not given(asked.settings, "quiet"):
+        sys.stderr.writelines(f"sbtrain: note: {note}\n" for note in script_notes(asked, line))
     client = _client(environ)
     with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
         outcome = decide(asked, around, client)

@@ -1,0 +1,68 @@
+"""Scripts that sbtrain would start otherwise than their author thinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sbtrain.argv import split_command_line
+from sbtrain.flags import FLAGS
+from sbtrain.planning import Surroundings, read_call
+from sbtrain.script_notes import script_notes
+from sbtrain_perf.request import LayoutChoice
+
+PLAIN = "#!/bin/bash\npython train.py\n"
+JOINS = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
+
+
+def called(
+    text: str, *argv: str, args: tuple[str, ...] = (), place: Path
+) -> tuple[LayoutChoice, list[str]]:
+    (place / "train").write_text(text)
+    line = split_command_line([*argv, "./train", *args], FLAGS)
+    around = Surroundings(cwd=place, environ={}, stdin=lambda: b"")
+    asked = read_call(line, around)
+    return asked.request.layout, list(script_notes(asked, line))
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "layout"),
+    [
+        (PLAIN, (), "allreduce"),
+        (PLAIN, ("--train-layout=auto",), "auto"),
+        (PLAIN, ("--train-layout=ps:2",), "ps"),
+        ("#!/bin/bash\n#SBTRAIN --train-layout=auto\npython train.py\n", (), "auto"),
+        ("#!/usr/bin/env python3\nimport torch\n", (), "allreduce"),
+        ("#!/usr/bin/env python3\nos.environ['TF_CONFIG']\n", (), "auto"),
+        ('#!/bin/bash\n[ "$SBTRAIN_ROLE" = ps ] || python a.py\n', (), "auto"),
+        (JOINS, (), "auto"),
+    ],
+)
+def test_servers_are_weighed_for_scripts_that_can_play_one(
+    text: str, argv: tuple[str, ...], layout: LayoutChoice, tmp_path: Path
+) -> None:
+    planned, notes = called(text, *argv, place=tmp_path)
+    assert planned == layout
+    assert ("planned without parameter servers" in " ".join(notes)) is (layout == "allreduce")
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ("module load x\nsrun python train.py\n", "train:3: srun "),
+        ("  exec mpirun -n 4 a.out\n", "train:2: mpirun "),
+        ("# srun is for sbatch\n", ""),
+        ("echo srun x\n", ""),
+        ("srun_all x\n", ""),
+    ],
+)
+def test_a_launcher_within_the_script_is_named(body: str, place: str, tmp_path: Path) -> None:
+    _, notes = called(f"#!/bin/bash\n{body}", "--train-layout=allreduce", place=tmp_path)
+    assert [note.partition("starts")[0] for note in notes] == ([f"./{place}"] if place else [])
+
+
+def test_our_flags_behind_the_script_are_named(tmp_path: Path) -> None:
+    args = ("--train-steps=5", "--train-data", "x", "--train-own", "--lr=1")
+    _, notes = called(JOINS, args=args, place=tmp_path)
+    assert [note.split()[0] for note in notes] == ["--train-steps", "--train-data"]
