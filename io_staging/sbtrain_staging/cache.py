@@ -26,13 +26,12 @@ from urllib.parse import quote
 from sbtrain_staging import locks
 from sbtrain_staging.disk import remove_tree
 from sbtrain_staging.errors import ScratchError, StagingError
-from sbtrain_staging.manifest import Kind, Manifest, source_key
+from sbtrain_staging.manifest import KEY_LETTERS, Kind, Manifest, source_key
 from sbtrain_staging.publish import TEMPORARY_MARK, fsync_folder, publish_bytes
 from sbtrain_staging.records import Header, read_header, read_record
 
 # An unfinished copy of another source is kept this long after its writer died.
 KEEP_PARTIAL_S = 3600.0
-_KEY_LETTERS = len(source_key(""))
 _TRASH_MARK = f"trash{TEMPORARY_MARK}"
 
 
@@ -257,7 +256,7 @@ class NodeCache:
             if found.name.startswith(_TRASH_MARK):
                 remove_tree(found)
                 continue
-            outdated = bool(keep) and version[:_KEY_LETTERS] == keep[:_KEY_LETTERS]
+            outdated = bool(keep) and version[:KEY_LETTERS] == keep[:KEY_LETTERS]
             with contextlib.suppress(FileNotFoundError):
                 if not outdated and time.time() - found.stat().st_mtime < older_than_s:
                     continue

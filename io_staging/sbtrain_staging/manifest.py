@@ -20,6 +20,7 @@ from sbtrain_staging.errors import StagingError
 from sbtrain_staging.hashing import digest
 
 _FORMAT = 1
+KEY_LETTERS = 17  # of source_key
 
 
 class Kind(IntEnum):
@@ -243,7 +244,7 @@ class Manifest:
 
 def source_key(root: str) -> str:
     """How the versions of a source begin."""
-    return f"{digest(os.fsencode(root)).hex()[:16]}-"
+    return f"{digest(os.fsencode(root)).hex()[: KEY_LETTERS - 1]}-"
 
 
 def shown_path(path: bytes) -> str:

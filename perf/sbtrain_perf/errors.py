@@ -14,6 +14,9 @@ and the exit code of a command that ends with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SbtrainError(Exception):
     """What went wrong in one line, with what to do about it.
@@ -60,3 +63,12 @@ class MissingExtraError(SbtrainError):
         )
         self.package = package
         self.extra = extra
+
+
+@contextmanager
+def needs_extra(extra: str, *, purpose: str) -> Iterator[None]:
+    """Turn an import that fails inside the block into MissingExtraError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or extra, extra=extra, purpose=purpose) from error

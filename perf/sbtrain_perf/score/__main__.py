@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.errors import SbtrainError, needs_extra
 from sbtrain_perf.score import report
 from sbtrain_perf.score.scoring import DataSetScorer
 from sbtrain_perf.score.tables import ScoreError
@@ -58,11 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def scorer(dataset: str) -> DataSetScorer:
-    """The data set's module. Raises ScoreError where this build has none."""
+    """The data set's module.
+
+    Raises:
+        ScoreError: this build has none.
+        MissingExtraError: a package that it needs is not installed.
+    """
     name = f"sbtrain_perf.score.{dataset.replace('-', '_')}"
     if importlib.util.find_spec(name) is None:
         raise ScoreError(f"no scorer for {dataset} in this build", hint="choose another")
-    return cast("DataSetScorer", importlib.import_module(name))
+    with needs_extra("perf", purpose=f"scoring {dataset}"):
+        return cast("DataSetScorer", importlib.import_module(name))
 
 
 def _parser() -> argparse.ArgumentParser:
