@@ -50,8 +50,9 @@ def check_site(name_or_path: str | None, environ: Mapping[str, str]) -> tuple[st
     """
     path = site_path(name_or_path, environ)
     text = _read(path)
+    problems = tuple(_problems(_parse(text, path)))  # only what parses has an outline
     lines = key_lines(text)
-    return tuple(_located(p, lines, path) for p in _problems(_parse(text, path)))
+    return tuple(_located(p, lines, path) for p in problems)
 
 
 def site_path(name_or_path: str | None, environ: Mapping[str, str]) -> Path:

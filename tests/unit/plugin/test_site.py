@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -227,9 +228,13 @@ def test_a_name_that_slurm_cannot_know_is_refused(tmp_path: Path, name: str) -> 
         load_site(site_file(tmp_path, text), {})
 
 
-def test_broken_toml_is_named_by_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["nodes = = 3", "[partitions", "nodes = 3 4", '"a', "a b = 1"])
+@pytest.mark.parametrize("read", [load_site, check_site])
+def test_broken_toml_is_named_by_line(
+    tmp_path: Path, read: Callable[[str, dict[str, str]], object], line: str
+) -> None:
     with pytest.raises(SiteError, match=r"site\.toml:2: "):
-        load_site(site_file(tmp_path, 'name = "x"\nnodes = = 3\n'), {})
+        read(site_file(tmp_path, f'name = "x"\n{line}\nb = 1\n'), {})
 
 
 def test_all_problems_are_listed_and_the_first_counts_the_rest(tmp_path: Path) -> None:
