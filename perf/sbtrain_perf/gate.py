@@ -17,22 +17,23 @@ from sbtrain_perf.measured import Sample
 from sbtrain_perf.term_forms import form_of, learnt_entry, predicted_s
 
 MOST_FOLDS = 10
-TOLERANCE = 0.02  # a rise by so much is less than runs of one plan differ
+_CHANCE = 2.0  # standard errors of a mean over runs: a smaller rise says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Of one group. before, after: mean error on left-out runs, of the current and of the new
-    coefficients."""
+    coefficients. tolerance: a rise that runs of one plan make by chance."""
 
     key: Key
     runs: int
     before: float
     after: float
+    tolerance: float
 
     @property
     def promoted(self) -> bool:
-        return self.after <= self.before + TOLERANCE
+        return self.after <= self.before + self.tolerance
 
 
 def judge(key: Key, group: Sequence[Sample], base: Coefficients) -> Verdict | None:
@@ -54,7 +55,11 @@ def judge(key: Key, group: Sequence[Sample], base: Coefficients) -> Verdict | No
             _off(predicted_s(s, base), s) for s in left_out if s.timings.run_id not in known
         )
     return Verdict(
-        key=key, runs=len(runs), before=before / len(group), after=after / len(group)
+        key=key,
+        runs=len(runs),
+        before=before / len(group),
+        after=after / len(group),
+        tolerance=_CHANCE * base.base.spread.run.value / math.sqrt(len(runs)),
     )
 
 

@@ -91,8 +91,7 @@ class Candidates:
 class Forecast:
     """One element a candidate; infinite total_s where a candidate would never end.
 
-    work_s: all steps. interval_s: between checkpoints. lost_sd_s: standard deviation of
-    lost_s; meaningless for bounds of ranges.
+    work_s: all steps. interval_s: between checkpoints.
     """
 
     queue_s: Floats
@@ -105,7 +104,6 @@ class Forecast:
     checkpoints: Floats
     interval_s: Floats
     lost_s: Floats
-    lost_sd_s: Floats
     total_s: Floats
     node_hours: Floats
     cost: Floats
@@ -174,16 +172,12 @@ class Predictor:
             expiries = _attempts(work + saves * save, useful) - 1.0
             ended = ended + expiries * restart
             restarts = ended * hazard + expiries
-            each = restart + unsaved / hazard * interval / 2.0
-            lost_sd = np.sqrt(_UNIFORM * ended * hazard) * each
         else:
             saves = np.zeros(len(candidates))
             run = stage + start + work
             ended = np.asarray(restarted_s(run, hazard_1_s=hazard, restart_s=delay))
             ended = np.where(run <= terms.limit_s[at], ended, np.inf)
             restarts = np.expm1(np.minimum(hazard * run, 700.0))
-            # So many attempts, geometric, each as long as they are on average.
-            lost_sd = (ended - run) * np.sqrt(1.0 + 1.0 / np.maximum(restarts, 1e-30))
         ends = ended < _FOR_EVER_S
         ended = np.where(ends, ended, np.inf)
         held = np.where(ends, ended - np.where(ends, restarts, 0.0) * delay, np.inf)
@@ -201,11 +195,31 @@ class Predictor:
             checkpoints=saves,
             interval_s=interval,
             lost_s=ended - run,
-            lost_sd_s=lost_sd,
             total_s=queue + ended,
             node_hours=node_hours,
             cost=np.where(price > 0.0, node_hours, 0.0) * price,
         )
+
+    def lost_sd_s(self, candidates: Candidates, forecast: Forecast) -> Floats:
+        """Standard deviation of lost_s of rows that end; meaningless for ranges of nodes.
+
+        Resumed: interruptions come as a Poisson process, each loses a restart and what was
+        not saved. Anew: the number of attempts is geometric.
+        """
+        terms, at = self.terms, candidates.partition
+        ended = forecast.total_s - forecast.queue_s
+        failures = candidates.low / self.base.failure.node_mtbf_s.value
+        hazard = failures + terms.preemption_1_s[at]
+        if self.job.request.resumable:
+            unsaved = failures + terms.preemption_1_s[at] * (1.0 - terms.notice[at])
+            each = self.shape.requeue_delay_s + forecast.stage_s + forecast.start_s
+            each = each + forecast.checkpoint_s + unsaved / hazard * forecast.interval_s / 2.0
+            return np.asarray(np.sqrt(_UNIFORM * ended * hazard) * each)
+        ends = np.isfinite(ended)
+        lost = np.where(ends, forecast.lost_s, 0.0)
+        run = np.where(ends, ended, 0.0) - lost
+        restarts = np.expm1(np.minimum(hazard * run, 700.0))
+        return np.asarray(lost * np.sqrt(1.0 + 1.0 / np.maximum(restarts, 1e-30)))
 
     def _step_s(self, candidates: Candidates) -> Floats:
         """From one step to the next, where it is shortest in each range."""

@@ -86,7 +86,10 @@ class Spreads:
         sds[1], sds[4] = self._stage[at], self._save
         sds[2] = self._start_sd(candidates, side)
         sds[3] = self._step_sd(candidates, side)
-        lost_sd = np.hypot(forecast.lost_sd_s, self._own.hazard.value * forecast.lost_s)
+        lost_sd = np.hypot(
+            self._predictor.lost_sd_s(candidates, forecast),
+            self._own.hazard.value * forecast.lost_s,
+        )
         wide = candidates.low < candidates.high
         if side == "above":
             lost_sd = np.where(wide, 0.0, lost_sd)

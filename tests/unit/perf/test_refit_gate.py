@@ -23,16 +23,29 @@ SHIPPED = load_coefficients()
 
 
 def test_a_fit_that_predicts_left_out_runs_worse_is_not_promoted() -> None:
-    """A run five times as slow, under the same key, too near to be refused."""
-    good = [attempt(run_id=f"run-{i}", noise=0.05, seed=i) for i in range(2)]
-    known = refit(good, SHIPPED).coefficients
-    result = refit([*good, attempt(run_id="bad", step_s=1.0)], known)
+    """The models were right about the first run; the next is five times as slow, too near to
+    be refused."""
+    first = attempt(run_id="run-1", step_s=0.051, noise=0.05)
+    known = refit([first], SHIPPED).coefficients
+    result = refit([first, attempt(run_id="run-2", step_s=0.25)], known)
     (held,) = result.held_back
     assert held.key[0] == "step"
-    assert held.after > held.before
+    assert held.after > held.before + held.tolerance
     assert result.refused == ()
     assert result.coefficients.learnt.steps == known.learnt.steps
-    assert result.coefficients.learnt.starts[0].runs == ("bad", "run-0", "run-1")
+    assert result.coefficients.learnt.starts[0].runs == ("run-1", "run-2")
+
+
+def test_more_of_the_same_overcomes_the_gate() -> None:
+    """Where the next runs are as slow, they are the truth."""
+    first = attempt(run_id="run-1", step_s=0.051, noise=0.05)
+    known = refit([first], SHIPPED).coefficients
+    later = [attempt(run_id=f"run-{i}", step_s=0.25, seed=i) for i in range(2, 5)]
+    result = refit([first, *later], known)
+    assert result.held_back == ()
+    (step,) = result.coefficients.learnt.steps
+    assert step.runs[-3:] == ("run-2", "run-3", "run-4")
+    assert step.compute_s > 0.15
 
 
 def test_a_like_run_is_promoted_and_old_news_are_not_learnt_twice() -> None:
