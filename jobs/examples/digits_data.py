@@ -7,8 +7,8 @@ Datasets: x_train, x_test (n, 8, 8, 1) float32 in [0, 1]; y_train, y_test (n,) i
 A fifth of each class is the test part; the split is the same every time.
 """
 
+import argparse
 import os
-import sys
 from pathlib import Path
 
 
@@ -32,6 +32,8 @@ def write_digits(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else "digits.h5")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("path", nargs="?", type=Path, default=Path("digits.h5"))
+    path = parser.parse_args().path
     write_digits(path)
     print(f"{path}: {path.stat().st_size:,} bytes")

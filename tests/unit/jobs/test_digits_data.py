@@ -44,3 +44,13 @@ def test_the_script_is_short_and_its_directives_are_slurms() -> None:
     directives = [line for line in head if "--" in line]
     assert len(directives) == 4
     assert all(line.startswith(("#SBATCH --", "#SBTRAIN --train-")) for line in directives)
+
+
+def test_asking_for_help_writes_no_file_of_that_name(tmp_path: Path) -> None:
+    said = run_command(
+        [sys.executable, str(EXAMPLES / "digits_data.py"), "--help"],
+        cwd=tmp_path,
+        timeout_s=60,
+    )
+    assert said.stdout.startswith("usage: digits_data.py")
+    assert list(tmp_path.iterdir()) == []
