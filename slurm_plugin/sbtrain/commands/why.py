@@ -121,18 +121,19 @@ def _lines(account: Account) -> Iterator[str]:
     yield f"predicted in all: {total}"
     yield ""
     yield _FORMAT.format(*_HEAD)
-    for term in account.terms:
+    terms = [one for one in account.terms if one.predicted_s > 0 or one.measured_s is not None]
+    for term in terms:
         yield _term_line(term).rstrip()
     yield ""
     yield f"biggest miss: {account.biggest_miss}"
-    for term in account.terms:
+    for term in terms:
         for near in term.nearest:
             nodes = "1 node" if near.nodes == 1 else f"{near.nodes} nodes"
             yield (
                 f"{term.term} was learnt from {near.run_id} on {nodes}: "
                 f"{duration(near.measured_s)}"
             )
-    for term in account.terms:
+    for term in terms:
         for figure in term.figures:
             yield f"{term.term}: {figure.name} = {amount(figure.value)} {figure.unit}"
             yield f"  {figure.source}"
