@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_perf.regret.__main__ import main
+from sbtrain_perf.regret.commandline import main
 from sbtrain_perf.regret.choosing import Curve, Option, judge, summarise
 from sbtrain_perf.regret.curves import allreduce_curves, server_curves
 
