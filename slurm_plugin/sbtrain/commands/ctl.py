@@ -21,6 +21,7 @@ _COMMANDS = {
     "refit": "learn from the timing logs of all runs",
     "why": "where a run's prediction came from, and how far off it was",
     "site": "show or check a site file",
+    "stage": "bring data to the nodes by hand: plan, run, status, clean",
     "cluster": "start, stop and look at a private Slurm on this host",
 }
 
@@ -70,6 +71,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         from sbtrain.commands.plan import run as run_plan
 
         return run_plan(argv[1:], environ)
+    if name == "stage":
+        from sbtrain_staging.commandline import main as stage
+
+        return stage(argv[1:], environ)
     args = _parser(name).parse_args(argv)
     return _load(args.command).run(args)
 

@@ -12,6 +12,7 @@ import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from plans import example_plan
+from sbtrain.commands.ctl import run
 from sbtrain.commands.status import causes
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.ledger import Run, append_run
@@ -367,3 +368,13 @@ def test_help_of_each_command(tmp_path: Path, environ: dict[str, str]) -> None:
     assert sbtrainctl("--version", cwd=tmp_path, environ=environ).stdout.startswith("sbtrain ")
     assert sbtrainctl(cwd=tmp_path, environ=environ).returncode == 2
     assert sbtrainctl("stat", cwd=tmp_path, environ=environ).returncode == 2
+
+
+def test_stage_speaks_the_staging_programs_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "data"
+    source.write_bytes(b"x" * 1000)
+    assert run(["stage", "plan", "--nodes", "4", "--json", str(source)], {}) == 0
+    (moved,) = json.loads(capsys.readouterr().out)
+    assert 1000 in moved.values()
