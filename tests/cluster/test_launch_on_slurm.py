@@ -63,6 +63,23 @@ def test_the_exit_code_of_the_failing_role_is_the_jobs(
     assert run.attempts[0].cause == "failed"
 
 
+def test_a_trainer_ended_by_a_signal_gives_the_exit_code_of_a_shell(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    script = (
+        "import os, signal, time\n"
+        "if os.environ['SBTRAIN_RANK'] == '1':\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "time.sleep(600)\n"
+    )
+    run = slurm_run(tmp_path, slurm_environment, script, partition="standard")
+    runs.append(run)
+    run.submit()
+    run.wait_for_state("COMPLETED", "FAILED", within_s=40)
+    assert run.shown("ExitCode") == "137:0"
+    assert run.attempts[0].exit_code == 137
+
+
 def test_roles_of_the_server_layout_are_on_their_nodes(
     tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
 ) -> None:

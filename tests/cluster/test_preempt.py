@@ -70,6 +70,33 @@ def test_a_preempted_run_saves_is_requeued_once_resumes_and_finishes(
     assert run.attempts[1].cause == "completed"
 
 
+@pytest.mark.parametrize("signal", ["B:USR1@60", "USR1@60"])
+def test_a_preempted_shell_script_saves_in_its_trap(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun], signal: str
+) -> None:
+    """Once, whether Slurm signals the batch script or every process of the steps."""
+    script = (
+        "#!/bin/bash\n"
+        'save() { echo saved >> "$SBTRAIN_RUN_DIR/saved-$SBTRAIN_RANK"; exit 0; }\n'
+        "[[ $SBTRAIN_ATTEMPT == 0 ]] || exit 0\n"
+        "trap save USR1\n"
+        "echo waiting\n"
+        "while :; do sleep 0.2 || :; done\n"
+    )
+    run = slurm_run(
+        tmp_path, slurm_environment, script, partition="spot", name="train.sh", grace_s=15.0
+    )
+    runs.append(run)
+    run.submit("--time=10", f"--signal={signal}", nodelist="g1,g2")
+    run.wait_for(lambda: run.log("worker-0") and run.log("worker-1"), "both trainers")
+    preemptor(run, "g1,g2")
+    run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=60)
+    run.wait_for_state("COMPLETED", "FAILED", within_s=60)
+    for rank in (0, 1):
+        assert (Path(run.plan.run_dir) / f"saved-{rank}").read_text() == "saved\n"
+    assert [attempt.cause for attempt in run.attempts] == ["preempted", "completed"]
+
+
 def test_the_nodes_are_given_up_before_the_grace_is_over(
     tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs.agent import first_line, node_index
+from sbtrain_jobs.agent import first_line, node_index, uses_training_api
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
 from sbtrain_jobs.staged import staged_paths
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
@@ -135,6 +135,68 @@ def test_the_sooner_of_two_graces_counts(tmp_path: Path) -> None:
     process.end(grace_s=600.0)
     process.end(grace_s=0.2)
     assert wait_for(process, within_s=5.0) == -signal.SIGKILL
+
+
+def shell(tmp_path: Path, lines: str) -> TrainerProcess:
+    """A bash script of a user, running when this returns."""
+    process = TrainerProcess(
+        ["/bin/bash", "-c", f"{lines}\necho on; while :; do sleep 0.05; done"],
+        rank=0,
+        log=tmp_path / "worker-0.log",
+        environment=os.environ,
+        ignored_signals=[],
+        copy_to=None,
+    )
+    while "on" not in (tmp_path / "worker-0.log").read_text():
+        time.sleep(0.02)
+    return process
+
+
+def test_a_script_that_handles_the_signal_gets_it_and_its_time(tmp_path: Path) -> None:
+    process = shell(tmp_path, "trap 'echo saving; sleep 0.5; echo saved; exit 7' USR1")
+    process.end_after(signal.SIGUSR1, grace_s=30.0, delivered=False)
+    assert wait_for(process) == 7
+    assert (tmp_path / "worker-0.log").read_text().split() == ["on", "saving", "saved"]
+
+
+def test_a_signal_that_slurm_has_delivered_is_not_sent_again(tmp_path: Path) -> None:
+    process = shell(tmp_path, "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM")
+    process.end_after(signal.SIGUSR1, grace_s=2.0, delivered=True)
+    assert wait_for(process) == 0
+    assert (tmp_path / "worker-0.log").read_text().split() == ["on", "term"]
+
+
+def test_a_script_that_goes_on_after_the_signal_gets_term_then_kill(tmp_path: Path) -> None:
+    process = shell(tmp_path, "trap 'echo usr1' USR1; trap 'echo term' TERM")
+    began = time.monotonic()
+    process.end_after(signal.SIGUSR1, grace_s=2.0, delivered=False)
+    assert wait_for(process) == -signal.SIGKILL
+    assert time.monotonic() - began >= 2.0
+    assert (tmp_path / "worker-0.log").read_text().split() == ["on", "usr1", "term"]
+
+
+def test_a_shorter_grace_that_is_told_later_counts(tmp_path: Path) -> None:
+    process = shell(tmp_path, "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM")
+    process.end_after(signal.SIGUSR1, grace_s=600.0, delivered=False)
+    process.end_after(signal.SIGUSR1, grace_s=1.0, delivered=False)
+    assert wait_for(process, within_s=5.0) == 0
+    assert (tmp_path / "worker-0.log").read_text().split() == ["on", "usr1", "term"]
+
+
+def test_a_script_without_a_handler_gets_term_at_once(tmp_path: Path) -> None:
+    process = shell(tmp_path, "trap 'echo term; exit 0' TERM")
+    process.end_after(signal.SIGUSR1, grace_s=600.0, delivered=False)
+    assert wait_for(process, within_s=5.0) == 0
+    assert (tmp_path / "worker-0.log").read_text().split() == ["on", "term"]
+
+
+@pytest.mark.parametrize(
+    ("text", "uses"), [("from sbtrain_jobs import join\n", True), ("import lightning\n", False)]
+)
+def test_which_scripts_use_the_training_api(tmp_path: Path, text: str, *, uses: bool) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    assert uses_training_api(str(script)) is uses
 
 
 def test_what_a_trainer_leaves_behind_is_ended(tmp_path: Path) -> None:

@@ -322,6 +322,41 @@ def test_a_notice_before_trainers_speak(make_run: MakeRun) -> None:
     assert "saved" not in run.events()
 
 
+HANDLERS = {
+    "train.sh": (
+        "#!/bin/bash\n"
+        "trap 'echo saved > \"$SBTRAIN_RUN_DIR/saved-$SBTRAIN_RANK\"; exit 0' USR1\n"
+        "echo waiting\n"
+        "while :; do sleep 0.1; done\n"
+    ),
+    "train.py": (
+        "import os, pathlib, signal, sys, time\n"
+        "def save(number, frame):\n"
+        "    name = 'saved-' + os.environ['SBTRAIN_RANK']\n"
+        "    pathlib.Path(os.environ['SBTRAIN_RUN_DIR'], name).write_text('saved')\n"
+        "    sys.exit(0)\n"
+        "if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # as Lightning asks\n"
+        "    signal.signal(signal.SIGUSR1, save)\n"
+        "print('waiting', flush=True)\n"
+        "time.sleep(600)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HANDLERS))
+def test_a_script_with_a_handler_of_its_own_saves_on_a_notice(
+    make_run: MakeRun, name: str
+) -> None:
+    run = make_run(HANDLERS[name], name=name)
+    run.say_cause("preempted")
+    run.start()
+    run.wait_for(lambda: run.log("worker-0") and run.log("worker-1"))
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert sorted(path.name for path in run.run_dir.glob("saved-*")) == ["saved-0", "saved-1"]
+    assert run.requeues == ["7"]
+
+
 def test_a_notice_before_agents_meet(make_run: MakeRun) -> None:
     run = make_run()
     run.environ["FAKE_SRUN_SKIP"] = "1"

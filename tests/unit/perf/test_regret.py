@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_perf.regret.commandline import main
 from sbtrain_perf.regret.choosing import Curve, Option, judge, summarise
+from sbtrain_perf.regret.commandline import main
 from sbtrain_perf.regret.curves import allreduce_curves, server_curves
 
 CLUSTER = "gpu,model,n_ps,n_workers,speed_mean_steps_s"
