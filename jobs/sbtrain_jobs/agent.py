@@ -23,7 +23,7 @@ from sbtrain_jobs.messages import Finish, Hello, Message, Notice, Ready, RoleEnd
 from sbtrain_jobs.messages import from_line as message_from_line
 from sbtrain_jobs.ports import HeldPort
 from sbtrain_jobs.reach import connect_first, send_message
-from sbtrain_jobs.signals import catch, notice_signals
+from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged import staged_paths
 from sbtrain_jobs.trainer_process import TrainerProcess
 from sbtrain_perf.codec import read_plan
@@ -53,11 +53,13 @@ class Agent:
         self._folder = Path(plan.run_dir) / "attempts" / str(self._attempt)
         self._ranks = launch.ranks_on(plan, self._node)
         self._signals = notice_signals(plan.preemption_signal)
+        self._received: set[signal.Signals] = set()
         self._events: queue.SimpleQueue[Message | signal.Signals | SupervisorGone]
         self._events = queue.SimpleQueue()
         self._ports: list[HeldPort] = []
         self._trainers: list[TrainerProcess] = []
         self._reported: set[int] = set()
+        self._ignored: tuple[signal.Signals, ...] = ()
         self._data: tuple[str, ...] = ()
 
     def run(self) -> int:
@@ -114,10 +116,11 @@ class Agent:
             match event:
                 case Start(addresses=addresses) if not self._trainers and not finishing:
                     self._start(addresses)
-                case Finish(grace_s=grace_s):
+                case Finish():
                     finishing = True
-                    self._end(grace_s=grace_s)
+                    self._finish(event)
                 case signal.Signals():
+                    self._received.add(event)
                     self._say(Notice(node=self._node, signal=event.name))
                 case SupervisorGone():
                     if finishing and not self._running():
@@ -133,6 +136,8 @@ class Agent:
 
     def _start(self, addresses: tuple[str, ...]) -> None:
         shebang = first_line(self._plan.script)
+        if uses_training_api(self._plan.script):
+            self._ignored = tuple(n for n in self._signals if n != signal.SIGTERM)
         argv = launch.trainer_argv(
             self._plan.script, self._plan.script_args, shebang=shebang, python=sys.executable
         )
@@ -174,7 +179,7 @@ class Agent:
                 **gained,
                 **launch.import_path(self._plan, self._environ.get("PYTHONPATH", "")),
             },
-            ignored_signals=[n for n in self._signals if n != signal.SIGTERM],
+            ignored_signals=self._ignored,
             copy_to=sys.stdout.buffer if rank == launch.chief_rank(self._plan) else None,
         )
 
@@ -193,6 +198,17 @@ class Agent:
         for trainer in self._trainers:
             trainer.look()
         return self._running()
+
+    def _finish(self, told: Finish) -> None:
+        first = signal_named(told.signal) if told.signal else None
+        for trainer in self._trainers:
+            if first is None:
+                trainer.end(grace_s=told.grace_s)
+            else:
+                # Slurm signals all processes of a step: theirs came when ours did.
+                trainer.end_after(
+                    first, grace_s=told.grace_s, delivered=first in self._received
+                )
 
     def _end(self, *, grace_s: float) -> None:
         for trainer in self._trainers:
@@ -235,6 +251,20 @@ def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
     return node
 
 
+def uses_training_api(script: str) -> bool:
+    """Whether the script names sbtrain_jobs: then join() takes the signals, and until it
+    does they are ignored. All other scripts start as under sbatch: bash cannot trap a signal
+    that it was started to ignore, and frameworks take it for one that has its handler.
+
+    Raises:
+        LaunchError: this node cannot read it.
+    """
+    try:
+        return b"sbtrain_jobs" in Path(script).read_bytes()
+    except OSError as error:
+        raise _unreadable(script, error) from error
+
+
 def first_line(script: str) -> str:
     """The shebang of a script, or nothing.
 
@@ -245,11 +275,15 @@ def first_line(script: str) -> str:
         with Path(script).open("rb") as stream:
             line = stream.readline(512)
     except OSError as error:
-        raise LaunchError(
-            f"{socket.gethostname()} cannot read the script {script}: {error.strerror}",
-            hint="it must be on a filesystem that all nodes share",
-        ) from error
+        raise _unreadable(script, error) from error
     return line.decode(errors="replace").strip() if line.startswith(b"#!") else ""
+
+
+def _unreadable(script: str, error: OSError) -> LaunchError:
+    return LaunchError(
+        f"{socket.gethostname()} cannot read the script {script}: {error.strerror}",
+        hint="it must be on a filesystem that all nodes share",
+    )
 
 
 def main(argv: list[str]) -> int:

@@ -21,6 +21,7 @@ from sbtrain_jobs import launch, stop
 from sbtrain_jobs.cause import CauseFound, CauseInquiry
 from sbtrain_jobs.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.job_control import EndCause
 from sbtrain_jobs.messages import (
     Finish,
@@ -47,11 +48,9 @@ from sbtrain_jobs.staged import REPORT_NAME, wants_staging
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_perf.request import Plan
 
-FAILED_GRACE_S = 5.0  # from TERM to KILL for the others when one role has failed
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
 OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
-LATE_WINDOW_S = 10.0  # the time is over already and TERM came: KILL follows soon
 
 
 class Attempt:
@@ -261,6 +260,10 @@ class Attempt:
             return
         if not self._inquiry.open:
             self._write_notice()
+        if known and self._phase == "ending" and not self._any_spoke:
+            grace_s = self._grace_s()  # now that the cause is known it may be shorter
+            self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
+            self._tell_agents(self._finish(grace_s))
 
     def _write_notice(self) -> None:
         if self._notice_written:
@@ -298,10 +301,10 @@ class Attempt:
                 case stop.SendStopAfter(rank=rank, step=step):
                     self._tell_trainer(rank, StopAfter(step=step))
                 case stop.AllStopped():
-                    # Scripts that do not speak to us save on TERM, if they save at all.
-                    self._begin_ending(
-                        grace_s=FAILED_GRACE_S if self._any_spoke else self._grace_s()
-                    )
+                    if self._any_spoke:
+                        self._begin_ending(grace_s=FAILED_GRACE_S)
+                    else:  # they save on a signal, if they save at all
+                        self._begin_ending(grace_s=self._grace_s())
 
     def _fail(self, code: int, words: str, *, hint: str = "", log: Path | None = None) -> None:
         if log is not None:
@@ -320,7 +323,12 @@ class Attempt:
             self._step.end()
         self._phase = "ending"
         self._end_by_s = time.monotonic() + grace_s + ENDING_SLACK_S
-        self._tell_agents(Finish(grace_s=grace_s))
+        self._tell_agents(self._finish(grace_s))
+
+    def _finish(self, grace_s: float) -> Finish:
+        noticed = self._noticed_s is not None and self._cause != "cancelled"
+        hand_on = noticed and self._failure is None and not self._any_spoke
+        return Finish(grace_s=grace_s, signal=self._plan.preemption_signal if hand_on else "")
 
     def _look_at_clock(self) -> None:
         now_s = time.monotonic()
@@ -339,15 +347,10 @@ class Attempt:
             self._begin_ending(grace_s=0.0)
 
     def _window_s(self) -> float:
-        """Seconds from the notice in which trainers may save."""
-        if self._cause == "preempted":
-            return max(1.0, self._plan.grace_s - 2.0)
-        if self._cause == "time-limit" and self._notice_detail.startswith("SIGTERM"):
-            return LATE_WINDOW_S
-        return max(1.0, launch.warning_s(self._plan.sbatch_options) - 5.0)
+        return window_s(self._plan, cause=self._cause, detail=self._notice_detail)
 
     def _grace_s(self) -> float:
-        """From TERM to KILL for trainers that may be saving."""
+        """Until KILL for trainers that may be saving."""
         if self._noticed_s is None:
             return FAILED_GRACE_S
         return max(1.0, self._window_s() - (time.monotonic() - self._noticed_s))

@@ -67,9 +67,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """End what still runs on this node, within grace_s."""
+    """End what still runs on this node, within grace_s. Trainers that handle `signal` get
+    it first, and TERM only when most of grace_s is over."""
 
     grace_s: float
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

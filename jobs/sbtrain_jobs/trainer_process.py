@@ -18,6 +18,7 @@ from typing import BinaryIO
 from sbtrain_jobs.process import start_process
 
 COPY_BYTES = 1 << 16
+TERM_TO_KILL_S = 5.0  # of the grace, for trainers that have had another signal first
 
 
 class TrainerProcess:
@@ -54,12 +55,16 @@ class TrainerProcess:
                 )
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(log)) from error
+        self._term_at_s: float | None = None
         self._kill_at_s: float | None = None
 
     def look(self) -> bool:
         """Copy new output, kill when its grace is over; whether it has ended."""
         if self.returncode is not None:
             return True
+        if self._term_at_s is not None and time.monotonic() >= self._term_at_s:
+            self._term_at_s = None
+            self._signal(signal.SIGTERM)
         if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
             self._signal(signal.SIGKILL)
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -75,11 +80,36 @@ class TrainerProcess:
         """TERM now, KILL after grace_s seconds (in a later `look`). Asked again: the sooner."""
         if self.returncode is not None:
             return
-        kill_at_s = time.monotonic() + grace_s
-        if self._kill_at_s is None:
+        if self._kill_at_s is None or self._term_at_s is not None:
+            self._term_at_s = None
             self._signal(signal.SIGTERM)
-            self._kill_at_s = kill_at_s
-        self._kill_at_s = min(self._kill_at_s, kill_at_s)
+        self._kill_by(time.monotonic() + grace_s)
+
+    def end_after(self, first: signal.Signals, *, grace_s: float, delivered: bool) -> None:
+        """Like `end`, but processes that handle `first` get it now, and TERM comes when they
+        have had their time. Where none does, it is `end`: the signal would only kill.
+
+        Args:
+            delivered: they have had the signal already.
+        """
+        if self.returncode is not None:
+            return
+        if self._kill_at_s is None:
+            handling = processes_handling(first, session=self._process.pid)
+            if not handling:
+                self.end(grace_s=grace_s)
+                return
+            for pid in () if delivered else handling:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, first)
+            self._term_at_s = float("inf")
+        self._kill_by(time.monotonic() + grace_s)
+        if self._term_at_s is not None:
+            last_s = min(TERM_TO_KILL_S, grace_s / 4)
+            self._term_at_s = min(self._term_at_s, time.monotonic() + grace_s - last_s)
+
+    def _kill_by(self, at_s: float) -> None:
+        self._kill_at_s = at_s if self._kill_at_s is None else min(self._kill_at_s, at_s)
 
     def copy_output(self) -> None:
         """Append to copy_to what the log has gained."""
@@ -99,6 +129,24 @@ class TrainerProcess:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+
+
+def processes_handling(number: signal.Signals, *, session: int) -> tuple[int, ...]:
+    """The processes of a session that have a handler of their own for a signal; proc(5),
+    SigCgt. Its leader must not have been reaped."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if os.getsid(pid) != session:
+                continue
+            status = (entry / "status").read_text(errors="replace")
+            caught = int(status.partition("\nSigCgt:")[2].split(maxsplit=1)[0], 16)
+            if caught >> (number - 1) & 1:
+                found.append(pid)
+    return tuple(found)
 
 
 @contextlib.contextmanager

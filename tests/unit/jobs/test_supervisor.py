@@ -348,9 +348,9 @@ def test_a_script_with_a_handler_of_its_own_saves_on_a_notice(
     make_run: MakeRun, name: str
 ) -> None:
     run = make_run(HANDLERS[name], name=name)
-    run.say_cause("preempted")
     run.start()
     run.wait_for(lambda: run.log("worker-0") and run.log("worker-1"))
+    run.say_cause("preempted")
     run.signal(USR1)
     assert run.wait() == 85, run.output
     assert sorted(path.name for path in run.run_dir.glob("saved-*")) == ["saved-0", "saved-1"]
