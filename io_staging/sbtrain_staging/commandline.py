@@ -204,7 +204,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except StagingError as error:
         _keep_exit_code(error)
         if launched_rank(environ) == 0:
-            return _complain(error)
+            return _failed(error, options.report)
         # A launcher may end all ranks with the first: rank 0 is to have said why by then.
         time.sleep(LAST_WORDS_S)
         return error.exit_code
@@ -229,7 +229,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except StagingError as error:
         if world.size > 1:
             _keep_exit_code(error)
-        code = _complain(error) if world.rank == 0 else error.exit_code
+        code = _failed(error, options.report) if world.rank == 0 else error.exit_code
     except Exception as error:
         import traceback
 
@@ -245,6 +245,14 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _keep_exit_code(error: StagingError) -> None:
     """A launcher that ends all ranks with the first to fail must not hide why they failed."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(error.exit_code))
+
+
+def _failed(error: StagingError, report: Path | None) -> int:
+    from sbtrain_staging.report import write_failure
+
+    if report is not None:
+        write_failure(report, error)
+    return _complain(error)
 
 
 def _complain(error: StagingError) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -95,6 +96,28 @@ def read_report(path: Path) -> StagingReport:
         raise StagingError(f"cannot read the report {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StagingError(f"{path} is not a staging report: {error}") from None
+
+
+def failure_path(report: Path) -> Path:
+    """Where a run that fails says so, beside the report that it does not write."""
+    return report.with_name(f"{report.stem}-error.json")
+
+
+def write_failure(report: Path, error: StagingError) -> None:
+    """Note why a run failed: a launcher that ends all ranks with the first to fail has an
+    exit status of its own. Where it cannot be written, stderr alone has it."""
+    said = {"format": FORMAT, "exit_code": error.exit_code, "message": error.message}
+    with contextlib.suppress(OSError):
+        publish_bytes(failure_path(report), json.dumps(said).encode() + b"\n")
+
+
+def read_failed_code(report: Path) -> int | None:
+    """The exit code of a run that failed; None where it did not come to say so."""
+    try:
+        code = json.loads(failure_path(report).read_bytes())["exit_code"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) and 0 < code < 256 else None
 
 
 def node_to_bytes(node: NodeReport) -> bytes:

@@ -14,6 +14,19 @@ def wants_staging(plan: Plan) -> bool:
     return bool(plan.data.paths) and bool(plan.scratch_path)
 
 
+def failed_code(folder: Path, *, fallback: int) -> int:
+    """The exit code of a staging step that failed, in staging's own words.
+
+    Args:
+        fallback: the exit status of srun, the highest of all ranks: 137 where Slurm had to
+            kill one after another had failed.
+    """
+    from sbtrain_staging.report import read_failed_code
+
+    said = read_failed_code(folder / REPORT_NAME)
+    return fallback if said is None else said
+
+
 def staged_paths(plan: Plan, folder: Path, *, node: int, node_name: str) -> tuple[str, ...]:
     """The paths a trainer of this node reads, in the order of plan.data.paths.
 

@@ -5,6 +5,7 @@ and exits with the highest exit status. Injected by the environment:
     FAKE_SRUN_SKIP=1,2    tasks that are never started
     FAKE_SRUN_EXIT=N      nothing is started; exit with N
     FAKE_SRUN_STAGE_S=S   staging takes S seconds, and brings nothing
+    FAKE_SRUN_STATUS=N    exit with N, whatever the tasks' exit statuses are
     FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
 """
 
@@ -46,6 +47,8 @@ def main(argv: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     codes = [process.wait() for process in running]
+    if status := os.environ.get("FAKE_SRUN_STATUS"):
+        return int(status)
     return max([128 - code if code < 0 else code for code in codes], default=0)
 
 

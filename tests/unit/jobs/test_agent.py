@@ -14,11 +14,11 @@ import pytest
 from plans import example_plan
 from sbtrain_jobs.agent import first_line, node_index, uses_training_api
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
-from sbtrain_jobs.staged import staged_paths
+from sbtrain_jobs.staged import failed_code, staged_paths
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_jobs.trainer_process import TrainerProcess, ignored
-from sbtrain_staging.errors import StagingError
-from sbtrain_staging.report import NodeReport, StagedSource, StagingReport
+from sbtrain_staging.errors import SourceError, StagingError
+from sbtrain_staging.report import NodeReport, StagedSource, StagingReport, write_failure
 
 STEP = {"SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
 
@@ -315,3 +315,11 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
     log.write_text("".join(f"line {n}\n" for n in range(10_000)))
     assert last_lines(log).splitlines()[-1] == "    line 9999"
     assert len(last_lines(log).splitlines()) == 8
+
+
+def test_the_exit_code_of_staging_is_in_its_own_words(tmp_path: Path) -> None:
+    assert failed_code(tmp_path, fallback=137) == 137
+    write_failure(tmp_path / "stage.json", SourceError("no such file: /s/d.h5"))
+    assert failed_code(tmp_path, fallback=137) == SourceError.exit_code
+    (tmp_path / "stage-error.json").write_text("{}")
+    assert failed_code(tmp_path, fallback=137) == 137

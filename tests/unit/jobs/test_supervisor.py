@@ -13,6 +13,7 @@ import pytest
 
 from counting_trainer import TRAIN
 from sbtrain_perf.request import DataSet, Role
+from sbtrain_staging.errors import WorldError
 from supervised_runs import SupervisedRun, supervised_run
 
 USR1, USR2, TERM, KILL = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL
@@ -365,6 +366,20 @@ def test_a_notice_before_agents_meet(make_run: MakeRun) -> None:
     run.signal(USR1)
     assert run.wait() == 85, run.output
     assert run.requeues == ["7"]
+
+
+def test_the_exit_code_of_staging_is_its_own_where_slurm_killed_a_rank(
+    make_run: MakeRun,
+) -> None:
+    pytest.importorskip("mpi4py")
+    run = make_run(
+        data=DataSet(paths=("/shared/digits.h5",), total_bytes=1 << 20), scratch_path="/tmp/%n"
+    )
+    run.environ["FAKE_SRUN_STATUS"] = "137"  # without a launcher the two ranks do not meet
+    run.start()
+    assert run.wait() == WorldError.exit_code, run.output
+    assert run.last("ended").exit_code == WorldError.exit_code
+    assert f"staging ended with exit status {WorldError.exit_code}" in run.output
 
 
 def test_a_notice_during_staging(make_run: MakeRun) -> None:
