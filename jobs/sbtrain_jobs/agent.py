@@ -25,6 +25,7 @@ from sbtrain_jobs.ports import HeldPort
 from sbtrain_jobs.reach import connect_first, send_message
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged import staged_paths
+from sbtrain_jobs.temporary import temporary_folder
 from sbtrain_jobs.trainer_process import TrainerProcess
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
@@ -61,6 +62,7 @@ class Agent:
         self._reported: set[int] = set()
         self._ignored: tuple[signal.Signals, ...] = ()
         self._data: tuple[str, ...] = ()
+        self._temporary: dict[str, str] = {}
 
     def run(self) -> int:
         """Exit status: 0 once told to finish and everything here has ended."""
@@ -92,10 +94,12 @@ class Agent:
                 )
             )
             threading.Thread(target=self._listen, name="control", daemon=True).start()
-            try:
-                return self._serve()
-            finally:
-                self._end_all(grace_s=0.0)
+            with temporary_folder(self._plan, self._folder, self._environ) as gained:
+                self._temporary = gained
+                try:
+                    return self._serve()
+                finally:
+                    self._end_all(grace_s=0.0)
 
     def _listen(self) -> None:
         try:
@@ -176,6 +180,7 @@ class Agent:
             log=self._folder / f"{name}.log",
             environment={
                 **self._environ,
+                **self._temporary,
                 **gained,
                 **launch.import_path(self._plan, self._environ.get("PYTHONPATH", "")),
             },

@@ -99,6 +99,39 @@ def test_environment_of_every_role(make_run: MakeRun, layout: str) -> None:
         assert log.count("127.0.0.1:") == len(roles)
 
 
+LEAVES_FILES = (
+    "import os, pathlib, signal, tempfile, time\n"
+    "folder = pathlib.Path(os.environ.get('TMPDIR', '/nowhere'))\n"
+    "(folder / 'left').write_text('x')\n"
+    "assert tempfile.gettempdir() == str(folder)\n"
+    "print(folder, oct(folder.stat().st_mode & 0o777), flush=True)\n"
+    "os.kill(os.getpid(), signal.SIGKILL)\n"
+)
+
+
+def test_killed_trainers_leave_no_temporary_files(make_run: MakeRun) -> None:
+    run = make_run(LEAVES_FILES)
+    run.environ["TMPDIR"] = ""
+    run.start()
+    assert run.wait() == 137, run.output
+    said = (run.log("worker-0") or run.log("worker-1")).split()
+    folder, mode = Path(said[0]), said[1]
+    assert mode == "0o700"
+    assert folder.name.startswith("tmp-sbtrain-")
+    assert not folder.exists()
+    assert not list(run.run_dir.rglob("left"))
+
+
+def test_a_temporary_folder_of_the_user_is_left_as_it_is(make_run: MakeRun) -> None:
+    run = make_run(LEAVES_FILES)
+    own = run.folder / "own"
+    own.mkdir(mode=0o700)
+    run.environ["TMPDIR"] = str(own)
+    run.start()
+    assert run.wait() == 137, run.output
+    assert (own / "left").read_text() == "x"
+
+
 def test_the_exit_code_of_training_is_the_jobs_and_the_rest_is_ended(
     make_run: MakeRun,
 ) -> None:
