@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sbtrain_jobs import launch
-from sbtrain_jobs.cause import CauseFound, CauseInquiry, end_cause_within, requeue
+from sbtrain_jobs.cause import (
+    CauseFound,
+    CauseInquiry,
+    end_cause_within,
+    requeue,
+    way_back,
+)
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.job_control import JobControl
 from sbtrain_jobs.outcome import Events, Failure, Outcome
@@ -24,6 +30,7 @@ NODE_FAIL_WITHIN_S = 600.0  # SlurmdTimeout is 300 s unless a site says otherwis
 ANSWER_WITHIN_S = 120.0  # a cancelled job does not live that long: KillWait is 30 s
 ASK_EVERY_S = 5.0
 PROBE_WITHIN_S = 20.0
+KILL_WITHIN_S = 120.0  # past the grace time: the scheduler's tick, and KillWait
 
 
 class Aftermath:
@@ -106,8 +113,14 @@ class Aftermath:
         saved = "nothing new saved"
         if outcome.saved_step is not None:
             saved = f"step {outcome.saved_step} saved"
-        self._say(f"requeueing job {self._place.job_id} ({verdict.cause}; {saved})")
+        way = way_back(self._control) if verdict.cause == "preempted" else "requeue"
+        what = "requeueing" if way == "requeue" else "leaving to Slurm the requeue of"
+        self._say(f"{what} job {self._place.job_id} ({verdict.cause}; {saved})")
         self._record.close()
+        if way == "exit":
+            return verdict.exit_code
+        if way == "wait":
+            self._stay(self._plan.grace_s + KILL_WITHIN_S)
         result = requeue(self._control, self._place.job_id)
         if result.done:
             return verdict.exit_code
@@ -119,6 +132,12 @@ class Aftermath:
         self._say(f"error: the job was not requeued: {result.problem}")
         self._say(f"requeue it by hand: scontrol requeue {self._place.job_id}")
         return verdict.exit_code
+
+    def _stay(self, within_s: float) -> None:
+        """Until Slurm ends and requeues the job, which ends this process too."""
+        end_s = time.monotonic() + within_s
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._next(left_s)
 
     def _asked_once_more(self, outcome: Outcome) -> Outcome:
         """Slurm would requeue even a cancelled job, so it is asked again, just before."""

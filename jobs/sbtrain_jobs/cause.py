@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sbtrain_jobs.errors import CommandError
-from sbtrain_jobs.job_control import EndCause, JobControl
+from sbtrain_jobs.job_control import EndCause, JobControl, WayBack
 from sbtrain_perf.errors import SbtrainError
 
 ANSWER_WITHIN_S = 8.0
@@ -103,6 +103,12 @@ def end_cause_within(
     return CauseFound(cause="unknown", problem=str(answer))
 
 
+def way_back(control: JobControl, *, within_s: float = ANSWER_WITHIN_S) -> WayBack:
+    """How a preempted job comes back; "wait" where Slurm does not say."""
+    answer = _bounded(control.way_back, within_s)
+    return answer if answer in ("requeue", "exit") else "wait"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeueResult:
     done: bool
@@ -129,7 +135,7 @@ def requeue(control: JobControl, job_id: str, *, pause_s: float = 2.0) -> Requeu
     return RequeueResult(done=False, cause="unknown", problem=problem)
 
 
-def _bounded(call: Callable[[], CauseFound | None], within_s: float) -> object:
+def _bounded(call: Callable[[], object], within_s: float) -> object:
     """What the call returns, its SbtrainError, or a line that it took too long."""
     answers: list[object] = []
 

@@ -15,9 +15,15 @@ EndCause = Literal[
     "unknown",  # Slurm did not answer, or not in words we know
 ]
 
+WayBack = Literal[
+    "requeue",  # ask for the requeue: an exit would end the job for good
+    "exit",  # exit: Slurm requeues, and asked besides, it would do so once more at the end
+    "wait",  # neither is known to be safe: stay until the grace time ends
+]
+
 
 class JobControl(Protocol):
-    """Both calls may take as long as Slurm takes to answer; the supervisor bounds them."""
+    """All calls may take as long as Slurm takes to answer; the supervisor bounds them."""
 
     def end_cause(self, job_id: str) -> EndCause:
         """Why the job is being ended. Raises SbtrainError when Slurm does not answer."""
@@ -29,4 +35,9 @@ class JobControl(Protocol):
         Raises:
             SbtrainError: Slurm refused or did not answer.
         """
+        ...
+
+    def way_back(self) -> WayBack:
+        """How a job that is being preempted comes back into the queue before its grace time
+        ends. Raises SbtrainError when Slurm does not answer."""
         ...

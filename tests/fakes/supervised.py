@@ -17,7 +17,7 @@ from typing import cast, get_args
 
 from sbtrain_jobs import rendezvous
 from sbtrain_jobs.errors import CommandTimeoutError
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 from sbtrain_jobs.supervisor import supervise
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
@@ -36,6 +36,12 @@ class FileControl:
             raise CommandTimeoutError("scontrol did not answer within 5 s", argv=["scontrol"])
         assert cause in get_args(EndCause)
         return cast("EndCause", cause)
+
+    def way_back(self) -> WayBack:
+        path = self._folder / "way_back"
+        way = path.read_text().strip() if path.exists() else "requeue"
+        assert way in get_args(WayBack)
+        return cast("WayBack", way)
 
     def requeue(self, job_id: str) -> None:
         if (self._folder / "refuse").exists():

@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
 from sbtrain_jobs.hostlist import expand
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 
 SignalTarget = Literal["steps", "batch", "all"]
 
@@ -313,6 +313,11 @@ class SlurmClient(Protocol):
         itself is known from its environment. Slurm forgets that it preempted a job once
         the grace is over and it has put the job back: that reads as "requeued".
         """
+        ...
+
+    def way_back(self) -> WayBack:
+        """How a job within the grace of its preemption comes back into the queue: what
+        Slurm makes of a requeue and of an exit then differs by version."""
         ...
 
 

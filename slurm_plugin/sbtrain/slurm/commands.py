@@ -40,13 +40,13 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
-from sbtrain.slurm.ending import attempt_from, end_cause_of
+from sbtrain.slurm.ending import attempt_from, end_cause_of, way_back_of
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.hostlist import compress
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 from sbtrain_jobs.process import CommandResult, run_command
 
 T = TypeVar("T")
@@ -215,6 +215,9 @@ class CommandsClient:
             limit_warning_s=self._limit_warning_s,
             any_lost=self._any_lost,
         )
+
+    def way_back(self) -> WayBack:
+        return way_back_of(self.version())
 
     def _any_lost(self, names: tuple[str, ...]) -> bool:
         argv = ["scontrol", "--all", "show", "nodes", compress(names)]

@@ -19,12 +19,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sbtrain.slurm.client import Attempt, JobInfo
+from sbtrain.slurm.client import Attempt, JobInfo, SlurmVersion
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.hostlist import expand
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 
 _LIMITS = {"TimeLimit", "DeadLine"}
+_EXIT_ENDS_THE_JOB = (22, 5)  # the newest on which this was seen
+_EXIT_REQUEUES = (24, 11)  # the oldest on which this was seen
+
+
+def way_back_of(version: SlurmVersion) -> WayBack:
+    """How a job comes back that ends within the grace of its preemption.
+
+    Seen on 22.05: an exit ends it for good, and it must be requeued. Seen on 24.11: Slurm
+    requeues it upon any exit; requeued by hand besides, it runs again, and once more after
+    it has completed. Between the two nothing was tried: stay until Slurm ends the job.
+    """
+    release = (version.year, version.month)
+    if release <= _EXIT_ENDS_THE_JOB:
+        return "requeue"
+    return "exit" if release >= _EXIT_REQUEUES else "wait"
 
 
 def end_cause_of(

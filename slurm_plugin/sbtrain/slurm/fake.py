@@ -26,7 +26,7 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
-from sbtrain.slurm.ending import end_cause_of
+from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.fake_cluster import (
     ALIVE,
     FakeCluster,
@@ -39,7 +39,7 @@ from sbtrain.slurm.fake_cluster import (
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
 from sbtrain_jobs.hostlist import compress, expand
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 
 
 class FakeSlurm:
@@ -208,6 +208,10 @@ class FakeSlurm:
             limit_warning_s=self._limit_warning_s,
             any_lost=self._cluster.lost,
         )
+
+    def way_back(self) -> WayBack:
+        self._fault("way_back")
+        return way_back_of(self.version())
 
     def _send(self, submission: Submission) -> Submitted:
         self._fault("submit")

@@ -14,7 +14,7 @@ from sbtrain_jobs import cause
 from sbtrain_jobs.cause import CauseFound, CauseInquiry, end_cause, requeue
 from sbtrain_jobs.control import Peer
 from sbtrain_jobs.errors import CommandFailedError, LaunchError
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.job_control import EndCause, WayBack
 from sbtrain_jobs.ledger import AttemptRecord, Ledger
 from sbtrain_jobs.messages import Hello, PhaseDone, Ready, StepsDone
 from sbtrain_jobs.place import Place, place_from, plan_of_task, run_folder
@@ -164,6 +164,9 @@ class Answers:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def way_back(self) -> WayBack:
+        return "requeue"
 
     def requeue(self, job_id: str) -> None:
         if self.refusals:
