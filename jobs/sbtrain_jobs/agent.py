@@ -22,6 +22,7 @@ from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
 from sbtrain_jobs.messages import from_line as message_from_line
 from sbtrain_jobs.ports import HeldPort
+from sbtrain_jobs.progress import counted
 from sbtrain_jobs.reach import connect_first, send_message
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged import staged_paths
@@ -249,8 +250,8 @@ def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
         ) from None
     if nodes != plan.nodes or tasks != plan.nodes:
         raise LaunchError(
-            f"the step has {tasks} tasks on {nodes} nodes, the plan has {plan.nodes} nodes "
-            "with one agent each",
+            f"the step has {counted(tasks, 'task')} on {counted(nodes, 'node')}, the plan has "
+            f"{counted(plan.nodes, 'node')} with one agent each",
             hint="do not set SLURM_ or SRUN_ variables in the job that change a step's shape",
         )
     return node

@@ -39,6 +39,7 @@ from sbtrain_jobs.messages import (
 )
 from sbtrain_jobs.outcome import Events, Failure, Outcome
 from sbtrain_jobs.place import Place
+from sbtrain_jobs.progress import counted
 from sbtrain_jobs.reach import candidate_addresses
 from sbtrain_jobs.record import RunRecord
 from sbtrain_jobs.rendezvous import Rendezvous
@@ -119,7 +120,7 @@ class Attempt:
     def _begin_staging(self) -> None:
         assert self._plan.scratch_path is not None
         size_mib = self._plan.data.total_bytes / (1 << 20)
-        self._say(f"staging {size_mib:.3g} MiB to {self._plan.nodes} nodes")
+        self._say(f"staging {size_mib:.3g} MiB to {counted(self._plan.nodes, 'node')}")
         self._start_step(
             "staging",
             launch.staging_command(
@@ -144,7 +145,7 @@ class Attempt:
         self._phase = "training"
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
-        self._say(f"all nodes met; starting {len(self._plan.roles)} trainers")
+        self._say(f"all nodes met; starting {counted(len(self._plan.roles), 'trainer')}")
         self._tell_agents(Start(addresses=addresses))
 
     def _start_step(self, name: str, argv: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_jobs.launch import requeue_id
+from sbtrain_jobs.progress import counted
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import Plan
 from sbtrain_staging.publish import publish_bytes
@@ -38,7 +39,7 @@ def place_from(plan: Plan, environ: Mapping[str, str], *, now_s: float) -> Place
     nodes = expand(node_list)
     if len(nodes) < plan.nodes:
         raise LaunchError(
-            f"the job has {len(nodes)} nodes ({node_list or 'none'}), "
+            f"the job has {counted(len(nodes), 'node')} ({node_list or 'none'}), "
             f"the plan needs {plan.nodes}",
             hint="do not change --nodes between planning and submission",
         )
@@ -76,7 +77,10 @@ def attempt_folder(plan: Plan, attempt: int) -> Path:
 
 def _folder(folder: Path, plan: Plan) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Of the parents that it makes, mkdir itself leaves the mode to the umask.
+        for parent in reversed(folder.parents):
+            parent.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise _unwritable(plan, error) from error
     return folder

@@ -53,6 +53,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
+def counted(number: int, thing: str) -> str:
+    """1 node, 2 nodes."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _to_stderr(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()

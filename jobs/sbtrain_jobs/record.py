@@ -22,7 +22,7 @@ from sbtrain_jobs.ledger import (
 )
 from sbtrain_jobs.messages import PhaseDone, StepsDone
 from sbtrain_jobs.place import Place
-from sbtrain_jobs.progress import Progress, duration
+from sbtrain_jobs.progress import Progress, counted, duration
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 
@@ -220,7 +220,7 @@ class RunRecord:
             self.phase("lost", seconds, steps=steps, step=resumed_step)
             if steps:
                 self.progress.say(
-                    f"resumed after step {resumed_step}: {steps} steps are done again"
+                    f"resumed after step {resumed_step}: {counted(steps, 'step')} to do again"
                 )
             return
 

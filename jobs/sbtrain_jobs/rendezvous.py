@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.launch import ranks_on
 from sbtrain_jobs.messages import Ready
+from sbtrain_jobs.progress import counted
 from sbtrain_perf.request import Plan
 
 MEET_WITHIN_S = 55.0
@@ -70,7 +71,7 @@ class Rendezvous:
         missing = self.missing()
         return LaunchError(
             f"no agent answered within {MEET_WITHIN_S:g} s from "
-            f"{len(missing)} of {self._plan.nodes} nodes: {', '.join(missing)}",
+            f"{len(missing)} of {counted(self._plan.nodes, 'node')}: {', '.join(missing)}",
             hint="look for errors of srun above; the nodes must be able to connect to the "
             "first node of the job and to read the run folder",
         )

@@ -25,6 +25,7 @@ from sbtrain_jobs.place import (
     run_folder,
     write_task_plan,
 )
+from sbtrain_jobs.progress import counted
 from sbtrain_jobs.record import RunRecord
 from sbtrain_jobs.signals import catch, notice_signals
 from sbtrain_perf.errors import SbtrainError
@@ -78,7 +79,7 @@ def supervise(
     try:
         if requeued > plan.max_requeues:
             raise LaunchError(
-                f"job {place.job_id} was requeued {requeued} times, the plan allows "
+                f"job {place.job_id} was requeued {counted(requeued, 'time')}, the plan allows "
                 f"{plan.max_requeues}",
                 hint="the run folder and its checkpoints are untouched: submit again",
             )

@@ -131,7 +131,7 @@ def test_a_job_with_fewer_nodes_than_the_plan_says_so(
     run.submit("--nodes=1", "--time=5")
     run.wait_for_state("COMPLETED", "FAILED", within_s=30)
     assert run.shown("ExitCode") == "21:0"
-    assert "the job has 1 nodes" in run.output
+    assert "the job has 1 node " in run.output
 
 
 @pytest.mark.mpi

@@ -617,7 +617,7 @@ def test_outside_a_job_and_with_too_few_nodes(make_run: MakeRun) -> None:
     run.environ |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
     run.start()
     assert run.wait() == 21
-    assert "the job has 1 nodes (c1), the plan needs 2" in run.output
+    assert "the job has 1 node (c1), the plan needs 2" in run.output
 
 
 def test_a_run_folder_that_cannot_be_written(make_run: MakeRun, tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""Folders and counts, as the supervisor makes and says them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plans import example_plan
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.place import attempt_folder, place_from
+from sbtrain_jobs.progress import counted
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0o002)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_every_folder_of_an_attempt_is_private(tmp_path: Path) -> None:
+    plan = example_plan(run_dir=str(tmp_path / "runs" / "run"))
+    for attempt in (0, 1):
+        folder = attempt_folder(plan, attempt)
+        assert folder == tmp_path / "runs" / "run" / "attempts" / str(attempt)
+    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
+    assert len(made) == 5
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_folders_that_are_there_keep_their_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    attempt_folder(example_plan(run_dir=str(tmp_path)), 0)
+    attempt_folder(example_plan(run_dir=str(tmp_path)), 0)
+    assert tmp_path.stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_counts_in_words(number: int, words: str) -> None:
+    assert counted(number, "node") == words
+
+
+def test_one_node_is_no_plural() -> None:
+    environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
+    with pytest.raises(LaunchError, match=r"the job has 1 node \(c1\), the plan needs 2"):
+        place_from(example_plan(), environ, now_s=0.0)
