@@ -12,8 +12,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# isort: off
+import sbtrain_perf.single_thread  # noqa: F401  before anything else imports numpy
+
 import numpy as np
 
+# isort: on
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Decision, Rest, Row, why_not
 from sbtrain_perf.errors import PlanError
