@@ -126,6 +126,10 @@ for i in range(kills):
             write(folder / f"{i}.h5", acked)
         finally:
             os._exit(70)
+    if i % 8:  # every eighth is killed while the file is made
+        deadline = time.monotonic() + 30
+        while not int(os.pread(acked, 12, 0) or 0) and time.monotonic() < deadline:
+            time.sleep(0.001)
     time.sleep(chance.uniform(0.0, 0.12))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
