@@ -210,6 +210,19 @@ def test_takes_other_ports_when_one_is_taken_meanwhile(
     assert_every_node_works(again)
 
 
+def bind_soon(one: socket.socket, port: int, *, within_s: float = 20.0) -> None:
+    """Take a port; one that a killed program held is free a moment later."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            one.bind(("0.0.0.0", port))
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def test_heals_when_another_program_got_the_dead_slurmctlds_port(
     private_slurm: Cluster,
 ) -> None:
@@ -217,7 +230,7 @@ def test_heals_when_another_program_got_the_dead_slurmctlds_port(
     port = private_slurm.record.ports.slurmctld
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("0.0.0.0", port))
+        bind_soon(taken, port)
         taken.listen()
         healed = up(private_slurm.folder)
     assert healed.record.ports.slurmctld != port

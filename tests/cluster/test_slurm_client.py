@@ -54,7 +54,7 @@ pytestmark = pytest.mark.slurm
 QUICK = Patience(look_s=0.3, settle_s=1.5, give_up_s=90.0)
 
 
-def eventually(ask: Callable[[], T], *, within_s: float = 40.0) -> T:
+def eventually(ask: Callable[[], T], *, within_s: float = 90.0) -> T:
     """The first answer that is not empty, None or False."""
     deadline = time.monotonic() + within_s
     while not (answer := ask()):
