@@ -12,12 +12,12 @@ Prints a table, writes build/bench-planner.json, exits 1 where a bar is missed.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
+
+from bench_table import BenchRow, finish
 
 BAR_MS = 300.0
 RUNS = 5
@@ -81,22 +81,14 @@ def main() -> int:
         for kind in ("time", "cost", "deadline"):
             value = cpu_ms(PLAN, cluster, kind)
             rows.append(
-                {
-                    "what": f"plan CPU ms: 10,000 nodes, 1,000 partitions {cluster}, {kind}",
-                    "yardstick": f"import numpy {numpy_ms:.0f} ms",
-                    "value": round(value, 1),
-                    "bar": BAR_MS,
-                    "met": value <= BAR_MS,
-                }
+                BenchRow(
+                    what=f"plan CPU ms: 10,000 nodes, 1,000 partitions {cluster}, {kind}",
+                    yardstick=f"import numpy {numpy_ms:.0f} ms",
+                    value=value,
+                    bar=BAR_MS,
+                )
             )
-    print(f"{'what':58} {'yardstick':>20} {'value':>8} {'bar':>8}  met")
-    for row in rows:
-        met = "yes" if row["met"] else "NO"
-        print(f"{row['what']:58} {row['yardstick']:>20} {row['value']:8} {row['bar']:8}  {met}")
-    build = Path(__file__).resolve().parents[1] / "build"
-    build.mkdir(exist_ok=True)
-    (build / "bench-planner.json").write_text(json.dumps(rows, indent=2) + "\n")
-    return 0 if all(row["met"] for row in rows) else 1
+    return finish("planner", rows)
 
 
 if __name__ == "__main__":

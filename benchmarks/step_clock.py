@@ -1,12 +1,11 @@
 """What run.steps() costs a step: gate, clock and batched reports to a supervisor that
 listens on the loopback. Bar: less than 20 us a step.
 
-    python benchmarks/step_clock.py [--json]
+    python benchmarks/step_clock.py
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import statistics
 import sys
@@ -14,6 +13,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from bench_table import BenchRow, finish
 
 from sbtrain_jobs.seat import Defaults, Seat, seat_from_environment
 from sbtrain_jobs.session import Run
@@ -31,18 +32,20 @@ def main() -> int:
         silent = [run_loop_us(control="") for _ in range(REPEATS)]
         reporting = [run_loop_us(control=address) for _ in range(REPEATS)]
     base = statistics.median(bare)
-    figures = {
-        "bare_loop_us": base,
-        "added_without_supervisor_us": statistics.median(silent) - base,
-        "added_with_reports_us": statistics.median(reporting) - base,
-        "bar_us": BAR_US,
-    }
-    if "--json" in sys.argv:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:30} {value:7.3f}")
-    return 0 if figures["added_with_reports_us"] < BAR_US else 1
+    yardstick = f"bare loop {base:.3f} us"
+    added = {"no supervisor": silent, "a supervisor that is reported to": reporting}
+    return finish(
+        "step_clock",
+        [
+            BenchRow(
+                what=f"us added to a step, {name}",
+                yardstick=yardstick,
+                value=statistics.median(times) - base,
+                bar=BAR_US,
+            )
+            for name, times in added.items()
+        ],
+    )
 
 
 def bare_loop_us() -> float:
