@@ -13,9 +13,12 @@ import sys
 import time
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import mpi4py
+
+from sbtrain_staging.world import MEETING_LIMIT_S
 
 mpi4py.rc.thread_level = "serialized"
 mpi4py.rc.finalize = False
@@ -31,9 +34,28 @@ def _die_with_launcher() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
+def _address_within_pmi_line() -> None:
+    """Choose the wheel's OFI device under Slurm's pmi2, whose lines end at 1,024 bytes: the
+    addresses of its UCX device are longer, arrive cut, and the start aborts or hangs."""
+    under_slurm_pmi = {"PMI_FD", "SLURM_JOB_ID"} <= os.environ.keys()
+    if under_slurm_pmi and any((Path(sys.prefix) / "lib").glob("libmpi.so*")):
+        os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+
+
+def _end_if_alone() -> None:
+    """Have the kernel end this rank where the others do not come: MPI's start cannot be
+    interrupted from Python."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(MEETING_LIMIT_S)
+
+
 _die_with_launcher()
+_address_within_pmi_line()
+_end_if_alone()
 
 from mpi4py import MPI  # noqa: E402
+
+signal.alarm(0)
 
 from sbtrain_staging.errors import StagingError, WorldError  # noqa: E402
 from sbtrain_staging.world import Nap, Transfer, from_line, to_line  # noqa: E402

@@ -22,6 +22,7 @@ SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "S
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 NODE_VARIABLES = ("SBTRAIN_NODE_NAME", "SLURMD_NODENAME")
 LAUNCH_HINT = "start one rank a node: srun --mpi=pmi2 --ntasks-per-node=1 (Open MPI: pmix)"
+MEETING_LIMIT_S = 300  # of MPI's start, the slowest node's Python included
 _SHORTEST_NAP_S = 2e-5
 _LONGEST_NAP_S = 2e-3
 

@@ -45,7 +45,7 @@ from sbtrain_jobs.record import RunRecord
 from sbtrain_jobs.rendezvous import Rendezvous
 from sbtrain_jobs.roster import Roster
 from sbtrain_jobs.slurm_step import SlurmStep, StepEnded
-from sbtrain_jobs.staged import REPORT_NAME, failed_code, wants_staging
+from sbtrain_jobs.staged import REPORT_NAME, wants_staging, why_failed
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_perf.request import Plan
 
@@ -234,8 +234,7 @@ class Attempt:
             return
         if event.name == "staging":
             if event.returncode != 0:
-                code = failed_code(self._folder, fallback=event.returncode)
-                self._fail(code, f"staging {how_it_ended(code)}")
+                self._fail(*why_failed(self._folder, returncode=event.returncode))
                 return
             self._record.staged(self._folder / REPORT_NAME)
             self._begin_agents()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.trainer_log import how_it_ended
 from sbtrain_perf.request import Plan
 
 REPORT_NAME = "stage.json"
@@ -14,17 +16,25 @@ def wants_staging(plan: Plan) -> bool:
     return bool(plan.data.paths) and bool(plan.scratch_path)
 
 
-def failed_code(folder: Path, *, fallback: int) -> int:
-    """The exit code of a staging step that failed, in staging's own words.
+def why_failed(folder: Path, *, returncode: int) -> tuple[int, str]:
+    """The exit code of a staging step that failed, in staging's own words, and what to say.
 
     Args:
-        fallback: the exit status of srun, the highest of all ranks: 137 where Slurm had to
+        returncode: the exit status of srun, the highest of all ranks: 137 where Slurm had to
             kill one after another had failed.
     """
+    from sbtrain_staging.errors import WorldError
     from sbtrain_staging.report import read_failed_code
+    from sbtrain_staging.world import LAUNCH_HINT, MEETING_LIMIT_S
 
-    said = read_failed_code(folder / REPORT_NAME)
-    return fallback if said is None else said
+    code = read_failed_code(folder / REPORT_NAME)
+    if code is None and returncode == 128 + signal.SIGALRM:
+        return WorldError.exit_code, (
+            f"the ranks of staging did not meet within {MEETING_LIMIT_S} s: the site's "
+            f"mpi_plugin and the MPI library may not belong together; {LAUNCH_HINT}"
+        )
+    code = returncode if code is None else code
+    return code, f"staging {how_it_ended(code)}"
 
 
 def staged_paths(plan: Plan, folder: Path, *, node: int, node_name: str) -> tuple[str, ...]:

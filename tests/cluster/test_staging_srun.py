@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from sbtrain_jobs.process import CommandResult, run_command
 from sbtrain_staging.errors import WorldError
-from sbtrain_staging.report import read_report
+from sbtrain_staging.report import read_failed_code, read_report
 
 pytestmark = [pytest.mark.slurm, pytest.mark.mpi]
 NODES = 4
@@ -41,11 +42,35 @@ def test_srun_starts_one_rank_a_node(slurm_environment: dict[str, str], tmp_path
     assert all(Path(n.paths[0]).read_bytes() == source.read_bytes() for n in report.nodes)
 
 
+def test_ranks_that_never_meet_are_ended_by_the_kernel(
+    slurm_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """One rank stays away from MPI's start; the other must not wait for it for ever."""
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    late = tmp_path / "late.py"
+    late.write_text(
+        "import os, time\n"
+        "import sbtrain_staging.world as world\n"
+        "world.MEETING_LIMIT_S = 2\n"
+        "if os.environ['SLURM_PROCID'] == '1':\n"
+        "    time.sleep(60)\n"
+        "import sbtrain_staging.mpi\n"
+    )
+    argv = ["srun", "--partition=standard", "--mpi=pmi2", "--nodes=2", "--ntasks-per-node=1"]
+    argv += ["--kill-on-bad-exit=1", sys.executable, str(late)]
+    result = run_command(
+        argv, timeout_s=50, env={**os.environ, **slurm_environment}, check="keep"
+    )
+    assert "task 0: Alarm clock" in result.stderr
+
+
 def test_srun_without_mpi_is_refused(slurm_environment: dict[str, str], tmp_path: Path) -> None:
     source = tmp_path / "data.h5"
     source.write_bytes(b"data")
     result = srun_stage(slurm_environment, tmp_path, source, mpi="none")
-    assert result.returncode == WorldError.exit_code
+    # srun tells the greatest exit status: 143 of a rank that it ended before it could speak.
+    assert result.returncode in (WorldError.exit_code, 128 + signal.SIGTERM)
+    assert read_failed_code(tmp_path / "stage.json") == WorldError.exit_code
     assert "SLURM_STEP_NUM_TASKS says 4 ranks" in result.stderr
     assert "srun --mpi=pmi2" in result.stderr
     assert not list((tmp_path / "scratch").iterdir())

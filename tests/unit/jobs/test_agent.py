@@ -14,10 +14,10 @@ import pytest
 from plans import example_plan
 from sbtrain_jobs.agent import first_line, node_index, uses_training_api
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
-from sbtrain_jobs.staged import failed_code, staged_paths
+from sbtrain_jobs.staged import staged_paths, why_failed
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_jobs.trainer_process import TrainerProcess, ignored
-from sbtrain_staging.errors import SourceError, StagingError
+from sbtrain_staging.errors import SourceError, StagingError, WorldError
 from sbtrain_staging.report import NodeReport, StagedSource, StagingReport, write_failure
 
 STEP = {"SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
@@ -318,8 +318,14 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_of_staging_is_in_its_own_words(tmp_path: Path) -> None:
-    assert failed_code(tmp_path, fallback=137) == 137
+    unsaid = (137, "staging ended with exit status 137")
+    assert why_failed(tmp_path, returncode=137) == unsaid
+    alone = why_failed(tmp_path, returncode=142)
+    assert alone[0] == WorldError.exit_code
+    assert "did not meet within 300 s" in alone[1]
     write_failure(tmp_path / "stage.json", SourceError("no such file: /s/d.h5"))
-    assert failed_code(tmp_path, fallback=137) == SourceError.exit_code
+    said = (SourceError.exit_code, "staging ended with exit status 31")
+    assert why_failed(tmp_path, returncode=137) == said
+    assert why_failed(tmp_path, returncode=142) == said
     (tmp_path / "stage-error.json").write_text("{}")
-    assert failed_code(tmp_path, fallback=137) == 137
+    assert why_failed(tmp_path, returncode=137) == unsaid
