@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -17,6 +17,7 @@ from typing import IO
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
 
 Child = subprocess.Popen[bytes]
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +103,13 @@ def start_process(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     pass_fds: Sequence[int] = (),
+    outlives_us: bool = True,
 ) -> Child:
     """Start a program and return at once; the caller ends and reaps it.
+
+    Args:
+        outlives_us: False has the kernel kill it when the thread that starts it ends,
+            however that ends; start it from the main thread then.
 
     Raises:
         CommandMissingError: the program is not there or may not be run.
@@ -118,11 +124,27 @@ def start_process(
             stderr=stderr,
             start_new_session=True,
             pass_fds=tuple(pass_fds),
+            # What it calls is loaded before the fork.
+            preexec_fn=None if outlives_us else _die_with(os.getpid()),  # noqa: PLW1509
         )
     except (FileNotFoundError, PermissionError) as error:
         raise CommandMissingError(
             f"cannot run {argv[0]}: {error.strerror}", argv=argv
         ) from None
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    import ctypes
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+
+    def in_child() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it ended before we asked
+            os._exit(128 + signal.SIGKILL)
+
+    return in_child
 
 
 def end_session(process: Child) -> None:

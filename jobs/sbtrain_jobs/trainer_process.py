@@ -51,7 +51,7 @@ class TrainerProcess:
         try:
             with os.fdopen(descriptor, "wb") as stream, ignored(ignored_signals):
                 self._process = start_process(
-                    argv, env=environment, stdout=stream, stderr=stream
+                    argv, env=environment, stdout=stream, stderr=stream, outlives_us=False
                 )
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(log)) from error

@@ -1,0 +1,53 @@
+"""Programs that sbtrain starts: what becomes of them when it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sbtrain_jobs.process import start_process
+
+STARTER = """
+import sys, time
+from sbtrain_jobs.process import start_process
+child = start_process(["sleep", "60"], outlives_us=sys.argv[1] == "outlives")
+sys.stdout.write(f"{child.pid}\\n"); sys.stdout.flush()
+time.sleep(60)
+"""
+
+
+def gone(pid: int, *, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+            if state.rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("fate", ["dies", "outlives"])
+def test_a_trainer_dies_with_an_agent_that_is_killed(fate: str) -> None:
+    reader, writer = os.pipe()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    starter = start_process(
+        [sys.executable, "-c", STARTER, fate], env=environment, stdout=writer
+    )
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        pid = int(stream.readline())
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.wait()
+    if fate == "dies":
+        assert gone(pid, within_s=5.0)
+    else:
+        assert not gone(pid, within_s=0.5)
+        os.kill(pid, signal.SIGKILL)
