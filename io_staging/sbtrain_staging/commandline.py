@@ -89,9 +89,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument(
         "--mode",
-        choices=("replicate", "shard"),
+        choices=("replicate", "shard", "stream"),
         default="replicate",
-        help="all nodes hold all, or each node its part of the files (replicate)",
+        help="all nodes hold all, each node holds its part, or nothing is copied and "
+        "training reads the source (replicate)",
+    )
+    run.add_argument(
+        "--epoch",
+        type=count_of,
+        metavar="N",
+        help="with --mode shard: deal anew for this epoch; nodes exchange what they hold, "
+        "and parts of epochs before the last are given up",
     )
     run.add_argument(
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
@@ -217,6 +225,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         hold_s=options.hold or DEFAULT_HOLD_S,
         order_seed=options.order_seed,
         mode=options.mode,
+        epoch=options.epoch or 0,
     )
     code = 0
     try:

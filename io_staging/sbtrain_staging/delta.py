@@ -54,6 +54,7 @@ def _same(manifest: Manifest, index: int, known: Manifest, before: int) -> bool:
         and manifest.ctimes_ns[index] == known.ctimes_ns[before]
         and manifest.modes[index] == known.modes[before]
         and manifest.data_extents(index) == known.data_extents(before)
+        and manifest.origins.get(index) == known.origins.get(before)
     )
 
 

@@ -58,7 +58,14 @@ class Entry:
 
 
 class Manifest:
-    """The entries of one source, sorted by path; entry 0 is the source itself."""
+    """The entries of one source, sorted by path; entry 0 is the source itself.
+
+    Attributes:
+        part: which share of the source this is; empty where it is all of it.
+        origins: of files that are put together from parts of the source's file: where each
+            of their extents begins in that file. Such files are cut into pieces from the
+            start of each extent, so that a piece is the same wherever it lies.
+    """
 
     __slots__ = (
         "ctimes_ns",
@@ -67,15 +74,21 @@ class Manifest:
         "modes",
         "mtimes_ns",
         "name",
+        "origins",
+        "part",
         "paths",
         "root",
         "sizes_bytes",
         "targets",
     )
 
-    def __init__(self, *, root: str, name: str, entries: Iterable[Entry]) -> None:
+    def __init__(
+        self, *, root: str, name: str, entries: Iterable[Entry], part: str = ""
+    ) -> None:
         self.root = root
         self.name = name
+        self.part = part
+        self.origins: dict[int, tuple[int, ...]] = {}
         self.paths: list[bytes] = []
         self.kinds = bytearray()
         self.sizes_bytes = array("Q")
@@ -179,13 +192,15 @@ class Manifest:
             lines += _frame(self.targets.get(index, b""))
             if index in self.extents:
                 lines += _frame(json.dumps(self.extents[index]).encode())
+            if index in self.origins:
+                lines += _frame(json.dumps(self.origins[index]).encode())
             if self.kinds[index] == Kind.FILE:
                 lines += b"%d %s" % (self.mtimes_ns[index], file_digests[index])
         return digest(lines).hex()
 
     def _columns(self) -> bytes:
         names = b"\0".join(self.paths)
-        head = {
+        head: dict[str, object] = {
             "format": _FORMAT,
             "byteorder": sys.byteorder,
             "root": self.root,
@@ -195,6 +210,8 @@ class Manifest:
             "targets": {i: os.fsdecode(target) for i, target in self.targets.items()},
             "extents": self.extents,
         }
+        if self.part:
+            head |= {"part": self.part, "origins": self.origins}
         columns = (self.sizes_bytes, self.modes, self.mtimes_ns, self.ctimes_ns)
         return b"".join(
             (
@@ -218,13 +235,16 @@ class Manifest:
             head = json.loads(line)
             if (head["format"], head["byteorder"]) != (_FORMAT, sys.byteorder):
                 raise ValueError("another format")
-            manifest = cls(root=head["root"], name=head["name"], entries=())
+            part = head.get("part", "")
+            manifest = cls(root=head["root"], name=head["name"], entries=(), part=part)
             manifest._fill(rest, entries=head["entries"], names_bytes=head["names_bytes"])
             manifest.targets = {int(i): os.fsencode(t) for i, t in head["targets"].items()}
             manifest.extents = {
                 int(i): tuple((start, length) for start, length in parts)
                 for i, parts in head["extents"].items()
             }
+            origins = head.get("origins", {}).items()
+            manifest.origins = {int(i): tuple(starts) for i, starts in origins}
         except (zlib.error, ValueError, KeyError, TypeError) as error:
             raise StagingError(f"a manifest cannot be read: {error}") from None
         return manifest

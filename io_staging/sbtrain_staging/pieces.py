@@ -28,13 +28,14 @@ class PieceTable:
         self.first_of_file: dict[int, int] = {}
         for index in manifest.of_kind(Kind.FILE):
             self.first_of_file[index] = len(self.files)
+            moved = index in manifest.origins
             for start, length in manifest.data_extents(index):
-                self._cut(index, start, start + length, piece_bytes)
+                self._cut(index, start, start + length, piece_bytes, start if moved else 0)
 
-    def _cut(self, index: int, start: int, end: int, piece_bytes: int) -> None:
-        """Cut at multiples of the piece's size in the file, so that reads stay aligned."""
+    def _cut(self, index: int, start: int, end: int, piece_bytes: int, base: int) -> None:
+        """Cut at multiples of the piece's size from a base: of 0, reads stay aligned."""
         while start < end:
-            stop = min(end, (start // piece_bytes + 1) * piece_bytes)
+            stop = min(end, base + ((start - base) // piece_bytes + 1) * piece_bytes)
             self.files.append(index)
             self.offsets.append(start)
             self.lengths.append(stop - start)

@@ -187,7 +187,7 @@ def first_change(manifest: Manifest, indices: Iterable[int]) -> int | None:
 
 def unchanged(manifest: Manifest, index: int, status: os.stat_result) -> bool:
     """Whether a name at the source still is what the manifest says."""
-    is_file = manifest.kinds[index] == Kind.FILE
+    is_file = manifest.kinds[index] == Kind.FILE and index not in manifest.origins
     return (
         status.st_mtime_ns == manifest.mtimes_ns[index]
         and status.st_ctime_ns == manifest.ctimes_ns[index]

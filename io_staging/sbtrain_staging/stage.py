@@ -7,7 +7,7 @@ import resource
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbtrain_staging import scratch
@@ -19,6 +19,7 @@ from sbtrain_staging.errors import (
     VerificationError,
     WorldError,
 )
+from sbtrain_staging.exchange import ShardMove, release_older, shard_lanes
 from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.move import Move
 from sbtrain_staging.partial import PartialCopy
@@ -36,7 +37,7 @@ from sbtrain_staging.report import (
 )
 from sbtrain_staging.scan import changed_error, first_change, scan
 from sbtrain_staging.schedule import Lane, chunk_size, plan_lanes
-from sbtrain_staging.shards import shard_of
+from sbtrain_staging.shards import Share, share_of
 from sbtrain_staging.world import World, node_name, together
 
 DEFAULT_HOLD_S = 24 * 3600.0
@@ -56,7 +57,9 @@ class Settings:
         hold_s: how long the copies are kept for this key at least.
         order_seed: files arrive in the order that reader.epoch_order draws from it; None
             is the order of their names.
-        mode: "replicate" (all nodes hold all) or "shard" (each node holds its part).
+        mode: "replicate" (all nodes hold all), "shard" (each node holds its part) or
+            "stream" (nothing is copied; the report names the source itself).
+        epoch: for which parts are dealt; from the second on, older parts are given up.
     """
 
     to: str
@@ -67,6 +70,7 @@ class Settings:
     hold_s: float = DEFAULT_HOLD_S
     order_seed: int | None = None
     mode: str = "replicate"
+    epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +92,7 @@ class Stager:
         self._environ = environ
         self._tally = _Tally()
         self._names: list[str] = []
+        self._shares: dict[str, Share] = {}
         self._progress = Progress(node_names=())
 
     def run(self, sources: Sequence[Path]) -> StagingReport:
@@ -100,11 +105,15 @@ class Stager:
         name = node_name(self._environ)
         self._names = [found.decode() for found in self._world.exchange(name.encode())]
         self._progress = Progress(node_names=self._names)
-        cache = NodeCache(self._prepare_scratch())
+        stream = self._settings.mode == "stream"
+        cache = None if stream else NodeCache(self._prepare_scratch())
         manifests = [scan(source, self._world) for source in sources]
         self._check_size(manifests)
         for manifest in manifests:
-            self._stage(cache, self._share(manifest))
+            if cache is None:
+                self._tally.paths.append(manifest.root)
+            else:
+                self._stage(cache, self._share(manifest))
         seconds = time.monotonic() - started
         report = NodeReport(
             node=name,
@@ -129,14 +138,11 @@ class Stager:
         """The part of a source that is for this node."""
         if self._settings.mode != "shard":
             return manifest
-        found: list[Manifest] = []
-
-        def deal() -> None:
-            seed, world = self._settings.order_seed, self._world
-            found.append(shard_of(manifest, rank=world.rank, size=world.size, seed=seed))
-
-        self._together(deal)
-        return found[0]
+        share = share_of(
+            manifest, self._world, seed=self._settings.order_seed, epoch=self._settings.epoch
+        )
+        self._shares[share.manifest.version] = share
+        return share.manifest
 
     def _together(self, step: Callable[[], None]) -> None:
         def nothing() -> bytes:
@@ -280,9 +286,17 @@ class Stager:
             cache.root, lambda: self._take_up(cache, manifest, table, partial, place, known)
         )
         have = table.all if place is not None else set_of(known, size=len(table))
-        lanes = self._lanes(manifest, table, have)
         folder = partial.tree if place is None else place.parent
-        move = Move(manifest, table, partial, folder=folder, known=known)
+        share = self._shares.get(manifest.version)
+        move: Move | ShardMove
+        if share is None:
+            lanes = self._lanes(manifest, table, have)
+            move = Move(manifest, table, partial, folder=folder, known=known)
+        else:
+            move = ShardMove(share, table, partial, cache, place=place)
+            settings = self._settings
+            seed, readers = settings.order_seed, settings.readers
+            lanes = shard_lanes(self._world, move, table, have=have, readers=readers, seed=seed)
         self._move(move, lanes, table.bytes_in(table.all & ~have))
         self._check_unchanged(manifest)
         if place is None:
@@ -298,6 +312,8 @@ class Stager:
                 )
 
         self._on_scratch(cache.root, publish)
+        if isinstance(move, ShardMove) and self._settings.epoch:
+            release_older(cache, move, key=self._settings.key)
         return published[0]
 
     def _take_up(
@@ -319,20 +335,19 @@ class Stager:
         partial.begin()
         partial.reserve(quota_bytes=self._settings.quota_bytes)
         known.update(partial.digests)
+        if share := self._shares.get(manifest.version):
+            share.write_structure(partial.tree)
 
     def _lanes(self, manifest: Manifest, table: PieceTable, have: PieceSet) -> list[Lane]:
         """Where each piece comes from: known to all ranks, or this rank's own affair."""
         seed = self._settings.order_seed
         order = None if seed is None else arrival_order(manifest, table, seed)
         every, readers = table.all, self._settings.readers
-        if self._settings.mode == "shard":
-            own = plan_lanes(table, wanted=[every], held=[have], readers=readers, order=order)
-            return [replace(lane, chain=(self._world.rank,)) for lane in own]
         held = [from_bytes(found) for found in self._world.exchange(to_bytes(have))]
         wanted = [every] * self._world.size
         return plan_lanes(table, wanted=wanted, held=held, readers=readers, order=order)
 
-    def _move(self, move: Move, lanes: Sequence[Lane], missing_bytes: int) -> None:
+    def _move(self, move: Move | ShardMove, lanes: Sequence[Lane], missing_bytes: int) -> None:
         missing = [int(said) for said in self._world.exchange(b"%d" % missing_bytes)]
         self._progress.begin(f"staging {move.manifest.name}", missing)
         engine = Engine(
