@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from sbtrain_staging.cache import NodeCache
 from sbtrain_staging.disk import CopyReader, SourceReader, TreeReader, TreeWriter
+from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.partial import PartialCopy
 from sbtrain_staging.pieces import PieceTable, from_bytes, members, set_of, to_bytes
 from sbtrain_staging.pipeline import LaneEnds
@@ -80,6 +81,7 @@ class ShardMove:
         self.table = table = PieceTable(share.whole)
         self.held = holding(cache, share, table, place=place)
         self.folder = partial.tree
+        self.arrival = share.arrival
         self._whole = share.whole
         self._partial = partial
         same = whole_pieces(share.whole, table, share.manifest, part_table)
@@ -173,7 +175,9 @@ def shard_lanes(
     shared = [wish & ~alone for wish in wanted]
     lanes = plan_lanes(table, wanted=shared, held=given, readers=readers)
     order: Sequence[int] = range(len(part_table))
-    if seed is not None:
+    if move.arrival:
+        order = _by_extent(move.manifest, part_table, move.arrival)
+    elif seed is not None:
         order = arrival_order(move.manifest, part_table, seed)
     whole_of = {piece: number for number, piece in move.part_of.items()}
     for pieces, from_source in ((wants & gives, False), (wants & alone, True)):
@@ -189,6 +193,20 @@ def shard_lanes(
                 )
             )
     return lanes
+
+
+def _by_extent(manifest: Manifest, table: PieceTable, arrival: Sequence[int]) -> list[int]:
+    """All pieces of a file, in the order of its extents that is given."""
+    numbers = {offset: piece for piece, offset in enumerate(table.offsets)}
+    extents = manifest.data_extents(0)
+    order: list[int] = []
+    for extent in arrival:
+        start, length = extents[extent]
+        piece = numbers[start]
+        while piece < len(table) and table.offsets[piece] < start + length:
+            order.append(piece)
+            piece += 1
+    return order
 
 
 def release_older(cache: NodeCache, move: ShardMove, *, key: str) -> int:

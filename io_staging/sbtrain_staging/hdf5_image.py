@@ -9,6 +9,10 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 _PAGE_BYTES = 64 << 10
 _MARK = secrets.token_bytes(16)
@@ -55,8 +59,8 @@ class SparseImage(io.RawIOBase):
         self.size_bytes = self._at if size is None else size
         return self.size_bytes
 
-    def write(self, data: object) -> int:
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+    def write(self, data: ReadableBuffer) -> int:
+        view = memoryview(data).cast("B")
         start, length = self._at, len(view)
         self._at += length
         self.size_bytes = max(self.size_bytes, self._at)
@@ -72,8 +76,8 @@ class SparseImage(io.RawIOBase):
             done += part
         return length
 
-    def readinto(self, into: object) -> int:
-        view = memoryview(into).cast("B")  # type: ignore[arg-type]
+    def readinto(self, into: WriteableBuffer) -> int:
+        view = memoryview(into).cast("B")
         length = max(0, min(len(view), self.size_bytes - self._at))
         done = 0
         while done < length:

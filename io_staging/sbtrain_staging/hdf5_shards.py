@@ -26,11 +26,16 @@ ROWS_ATTRIBUTE = "sbtrain_rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A part of the source's file and its place in the shard."""
+    """A part of the source's file and its place in the shard.
+
+    Attributes:
+        block: number among the shard's blocks of rows; past them where it is of no row.
+    """
 
     origin: int
     place: int
     length: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +153,17 @@ def _place(
     data = _sized(made, found, rows)
     base = None if found.chunked else data.id.get_offset()
     at = base
-    for mask, origin, length, element in _wanted(found, layout, blocks):
+    for number, (mask, origin, length, element) in enumerate(_wanted(found, layout, blocks)):
         if at is not None:
-            yield Moved(origin=origin, place=at, length=length)
+            block = number if found.how == "cut" else len(blocks)
+            yield Moved(origin=origin, place=at, length=length, block=block)
             at += length
             continue
         data.id.write_direct_chunk(element, image.marker(length), mask)
         if image.placed < 0:
             raise StagingError(f"HDF5 did not say where it keeps {found.names[0]}")
-        yield Moved(origin=origin, place=image.placed, length=length)
+        block = element[0] // layout.step if found.how == "cut" else len(blocks)
+        yield Moved(origin=origin, place=image.placed, length=length, block=block)
 
 
 def _wanted(

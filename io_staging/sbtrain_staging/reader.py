@@ -9,17 +9,19 @@ never for the whole set.
 
 The order of arrival is known to both sides from the seed of the sampler. Plain paths and
 streams serve tf.data, torch.utils.data and h5py alike; open_staged itself imports none.
+For rows of HDF5 files see row_batches, tf_rows and torch_rows.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import random
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sbtrain_staging.cache import NodeCache
 from sbtrain_staging.errors import SourceError, StagingError
@@ -27,6 +29,9 @@ from sbtrain_staging.journal import read_journal
 from sbtrain_staging.manifest import Kind, Manifest
 from sbtrain_staging.pieces import PieceTable
 from sbtrain_staging.records import read_header, read_record
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
 
 _SHORTEST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.05
@@ -53,13 +58,19 @@ def arrival_order(manifest: Manifest, table: PieceTable, seed: int) -> list[int]
 
 
 def open_staged(
-    scratch: Path | str, source: Path | str, *, timeout_s: float = START_GRACE_S
+    scratch: Path | str,
+    source: Path | str,
+    *,
+    epoch: int | None = None,
+    timeout_s: float = START_GRACE_S,
 ) -> StagedData:
     """A source on this node, finished or still coming.
 
     Args:
         scratch: the node's scratch folder, as given to `run --to`, its fields filled in.
         source: as given to `run`.
+        epoch: of the part that is wanted, where parts are dealt anew (`run --epoch`); None
+            takes the newest copy of any kind.
         timeout_s: how long staging may take to begin.
 
     Raises:
@@ -70,7 +81,8 @@ def open_staged(
     deadline = time.monotonic() + timeout_s
     while True:
         for manifest in _known(cache, root):
-            return StagedData(cache, manifest)
+            if epoch is None or manifest.part.partition(" of=")[0].endswith(f" epoch={epoch}"):
+                return StagedData(cache, manifest)
         if time.monotonic() > deadline:
             raise StagingError(
                 f"staging of {source} to {scratch} did not begin within {timeout_s:.0f} s",
@@ -96,6 +108,45 @@ def _known(cache: NodeCache, root: str) -> Iterator[Manifest]:
             continue
     found.sort(key=lambda pair: pair[0], reverse=True)
     return (manifest for _, manifest in found if manifest.root == root)
+
+
+class StagedFile(io.RawIOBase):
+    """A file of a source, read in any order while it comes; h5py takes it as a file."""
+
+    def __init__(self, data: StagedData, name: str) -> None:
+        super().__init__()
+        self._data = data
+        self._name = name
+        self._stream = data.open_growing(name)
+        self._size_bytes = data.size_bytes(name)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = (0, self._at, self._size_bytes)[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, into: Buffer) -> int:
+        view = memoryview(into).cast("B")
+        length = max(0, min(len(view), self._size_bytes - self._at))
+        if length:
+            self._data.wait(self._name, offset=self._at, length=length)
+            length = os.preadv(self._stream.fileno(), [view[:length]], self._at)
+        self._at += length
+        return length
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 class StagedData:
@@ -167,6 +218,10 @@ class StagedData:
             except StagingError:
                 self.wait(name, length=1)
 
+    def file(self, name: str = "") -> StagedFile:
+        """A file that may still be coming; every read waits for what it reads."""
+        return StagedFile(self, name)
+
     def _open(self, name: str) -> BinaryIO:
         for path in (*self._candidates(name), *self._candidates(name)):
             try:
@@ -225,6 +280,10 @@ class StagedData:
     def _is_made(self, name: str) -> bool:
         """Whether a file that needs no data exists."""
         return any(path.exists() for path in self._candidates(name))
+
+    def size_bytes(self, name: str) -> int:
+        """The length that a file will have."""
+        return self.manifest.sizes_bytes[self._index(name)]
 
     def _has_writer(self) -> bool:
         """Whether a staging process works on this source, or has finished it."""

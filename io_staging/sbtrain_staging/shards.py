@@ -69,10 +69,12 @@ class Share:
         whole: of the source, cut into pieces in the same way.
         structure: offset and content of what is no data of the source, in the one file of
             the part.
+        arrival: the extents of that file in the order in which they should come.
     """
 
     manifest: Manifest
     whole: Manifest
+    arrival: Sequence[int] = field(default=(), repr=False)
     structure: Sequence[tuple[int, bytes]] = field(default=(), repr=False)
 
     def write_structure(self, tree: Path) -> None:
@@ -180,8 +182,16 @@ def _hdf5_share(manifest: Manifest, world: World, deal: Deal) -> Share:
     from sbtrain_staging.hdf5_shards import all_parts, build
 
     layout = Layout.from_bytes(packed)
-    shard = build(layout, deal.mine(layout.blocks))
+    mine = deal.mine(layout.blocks)
+    shard = build(layout, mine)
+    turns = list(range(len(mine) + 1))
+    if deal.seed is not None:
+        for turn, block in enumerate(epoch_order(len(mine), deal.seed)):
+            turns[block] = turn
+    blocks = [part.block for part in shard.parts]
     return Share(
+        # Rows of all data sets come together, in the order in which row_batches draws them.
+        arrival=sorted(range(len(blocks)), key=lambda extent: turns[blocks[extent]]),
         manifest=_patched(
             manifest,
             [(part.origin, part.place, part.length) for part in shard.parts],

@@ -38,6 +38,7 @@ from sbtrain_staging.report import (
 from sbtrain_staging.scan import changed_error, first_change, scan
 from sbtrain_staging.schedule import Lane, chunk_size, plan_lanes
 from sbtrain_staging.shards import Share, share_of
+from sbtrain_staging.striping import agreed_readers
 from sbtrain_staging.world import World, node_name, together
 
 DEFAULT_HOLD_S = 24 * 3600.0
@@ -342,7 +343,8 @@ class Stager:
         """Where each piece comes from: known to all ranks, or this rank's own affair."""
         seed = self._settings.order_seed
         order = None if seed is None else arrival_order(manifest, table, seed)
-        every, readers = table.all, self._settings.readers
+        every = table.all
+        readers = agreed_readers(manifest, self._world, asked=self._settings.readers)
         held = [from_bytes(found) for found in self._world.exchange(to_bytes(have))]
         wanted = [every] * self._world.size
         return plan_lanes(table, wanted=wanted, held=held, readers=readers, order=order)
