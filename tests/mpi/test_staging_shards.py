@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import random
 import struct
+import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
+from mpi_environment import environment
+from sbtrain_jobs.process import end_session, start_process
 from sbtrain_staging.errors import SourceError
 from sbtrain_staging.hdf5_shards import shard_rows
 from sbtrain_staging.report import StagingReport
@@ -23,13 +27,13 @@ ROWS = 1003
 SHARD = ("--mode", "shard", "--order-seed", "7")
 
 
-def write_images(path: Path) -> Path:
+def write_images(path: Path, *, side: int = 32) -> Path:
     draw = numpy.random.default_rng(0)
     with h5py.File(path, "w") as file:
         file.create_dataset(
             "train/x",
-            data=draw.integers(0, 255, (ROWS, 32, 32), dtype="uint8"),
-            chunks=(10, 32, 16),
+            data=draw.integers(0, 255, (ROWS, side, side), dtype="uint8"),
+            chunks=(10, side, side // 2),
             compression="gzip",
             shuffle=True,
         )
@@ -199,3 +203,33 @@ def test_streaming_copies_nothing(nodes, tmp_path: Path) -> None:
     assert report.source_bytes_read == 0
     assert [node.paths for node in report.nodes] == [(str(source),)] * 2
     assert os.listdir(nodes.folder / "scratch") == []  # noqa: PTH208
+
+
+@pytest.mark.parametrize(
+    "trials", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
+def test_a_kill_in_the_middle_of_an_exchange_loses_nothing(
+    nodes, tmp_path: Path, trials: int
+) -> None:
+    chance = random.Random(5)
+    source = write_images(tmp_path / "data.h5", side=160)
+    started = time.monotonic()
+    nodes.stage(3, source, extra=SHARD)
+    longest_s = time.monotonic() - started
+    hits = 0
+    for epoch in range(1, trials + 1):
+        extra = (*SHARD, "--epoch", str(epoch))
+        argv = nodes.argv(3, nodes.run_arguments(source, extra=extra), programs={})
+        quiet = subprocess.DEVNULL
+        process = start_process(argv, env=environment(), stderr=quiet, stdout=quiet)
+        try:
+            time.sleep(chance.uniform(0.2, 1.0) * longest_s)
+            hits += process.poll() is None
+        finally:
+            end_session(process)
+            process.wait()
+        report = nodes.stage(3, source, extra=extra)
+        check_shards(report, source)
+        for rank in range(3):
+            assert stray_names(nodes.cache(rank)) == []
+    assert hits >= trials // 3
