@@ -77,11 +77,13 @@ def goodput(
     restart_s: float = 0.0,
     delay_s: float = 0.0,
     notice: float = 0.0,
+    cap_notice: float | None = None,
 ) -> float:
     """Share of the time (0 to 1) that is spent on work which is kept, in a long run.
 
     `(i sum_k S(restart + k (i + C)) + saved by notice) / (mean lifetime + delay)`, k from 1
     on, i the interval and C a checkpoint. `i / (i + C)` where the mean lifetime is infinite.
+    cap_notice: of the cap (a job's own time limit is no surprise); as notice where not given.
     """
     segment_s = interval_s + checkpoint_s
     mean_s = lifetime.mean_s
@@ -97,6 +99,10 @@ def goodput(
         worked = lifetime.lived_s(ends - checkpoint_s) - lifetime.lived_s(ends - segment_s)
         worked_s = float(worked.sum()) + rest_s * interval_s / segment_s
         kept_s += notice * (worked_s - kept_s)
+    reached = _reaching(lifetime)
+    if cap_notice is not None and reached > 0.0:
+        at_cap_s = max(lifetime.cap_s - restart_s, 0.0) % segment_s
+        kept_s += (cap_notice - notice) * reached * min(at_cap_s, interval_s)
     return float(kept_s / (mean_s + delay_s))
 
 
@@ -107,6 +113,7 @@ def best_interval_s(
     restart_s: float = 0.0,
     delay_s: float = 0.0,
     notice: float = 0.0,
+    cap_notice: float | None = None,
     longest_s: float = LONGEST_S,
 ) -> float:
     """Seconds of work between checkpoints of the greatest goodput, up to longest_s.
@@ -116,7 +123,8 @@ def best_interval_s(
     interruptions with notice do. A law that lets some live for ever is cut at a month.
     """
     shortest_s = max(checkpoint_s, 1.0) / 4.0
-    if _never_interrupts(lifetime) or notice >= 1.0 or shortest_s >= longest_s:
+    everything = notice >= 1.0 and (cap_notice is None or cap_notice >= 1.0)
+    if _never_interrupts(lifetime) or everything or shortest_s >= longest_s:
         return longest_s
     if not math.isfinite(lifetime.mean_s):
         lifetime = lifetime.capped(MONTH_S)
@@ -132,6 +140,7 @@ def best_interval_s(
                 restart_s=restart_s,
                 delay_s=delay_s,
                 notice=notice,
+                cap_notice=cap_notice,
             )
             for at in grid
         ]
@@ -152,44 +161,70 @@ def equivalent_hazard_1_s(
 ) -> float:
     """The constant hazard (interruptions a second) that costs a long run as much as a law.
 
-    Under it the best interval's goodput is that under the law, so that first-order forms for
-    a constant hazard (`resumed_s`, models.checkpoint.interval_s) may stand for the law
-    where many candidates are compared. 0 where nothing interrupts; the greatest that is
+    Under it the best interval's goodput is that under the law, both to first order, so that
+    forms for a constant hazard (`resumed_s`, models.checkpoint.interval_s) may stand for the
+    law where many candidates are compared. 0 where nothing interrupts; the greatest that is
     tried, one a second, where the law leaves no work.
     """
-    costs = {
-        "checkpoint_s": checkpoint_s,
-        "restart_s": restart_s,
-        "delay_s": delay_s,
-        "notice": notice,
-    }
     if _never_interrupts(lifetime):
         return 0.0
     if not math.isfinite(lifetime.mean_s):
         lifetime = lifetime.capped(MONTH_S)
-    wanted = goodput(lifetime, best_interval_s(lifetime, **costs), **costs)
+    mean_s = lifetime.mean_s
+    alive = float(lifetime.survival(restart_s))
+    left_s = mean_s - float(lifetime.lived_s(restart_s))
+    costs = (checkpoint_s, delay_s, notice)
+    wanted = _first_order_goodput(mean_s, alive, left_s, *costs)
     low, high = math.log(1e-10), 0.0
-    for _ in range(24):
+    for _ in range(40):
         middle = (low + high) / 2.0
         hazard = math.exp(middle)
-        interval_s = _daly_s(checkpoint_s, hazard * (1.0 - notice))
-        if goodput(Lifetime.exponential(hazard), interval_s, **costs) > wanted:
+        alive = math.exp(-hazard * restart_s)
+        if _first_order_goodput(1.0 / hazard, alive, alive / hazard, *costs) > wanted:
             low = middle
         else:
             high = middle
     return math.exp((low + high) / 2.0)
 
 
-def _daly_s(checkpoint_s: float, hazard_1_s: float) -> float:
-    """Daly's (2006) higher-order interval, eq. 37; a day at most."""
-    if hazard_1_s <= 0.0:
+def first_order_interval_s(
+    lifetime: Lifetime, *, checkpoint_s: float, restart_s: float = 0.0, notice: float = 0.0
+) -> float:
+    """Young's (1974) interval, with the mean that one who restarted has left to live.
+
+    Near `best_interval_s` where a hazard changes little from one checkpoint to the next, at a
+    hundredth of its time.
+    """
+    alive = float(lifetime.survival(restart_s))
+    if _never_interrupts(lifetime) or notice >= 1.0 or alive <= 0.0:
         return LONGEST_S
-    half = checkpoint_s * hazard_1_s / 2.0
-    if half >= 1.0:
-        return 1.0 / hazard_1_s
-    young_s = math.sqrt(2.0 * checkpoint_s / hazard_1_s)
-    grown_s = young_s * (1.0 + math.sqrt(half) / 3.0 + half / 9.0)
-    return min(max(grown_s - checkpoint_s, 1.0), LONGEST_S)
+    if not math.isfinite(lifetime.mean_s):
+        lifetime = lifetime.capped(MONTH_S)
+    left_s = (lifetime.mean_s - float(lifetime.lived_s(restart_s))) / alive
+    segment_s = math.sqrt(2.0 * checkpoint_s * left_s / (1.0 - notice))
+    return min(max(segment_s - checkpoint_s, checkpoint_s, 1.0), LONGEST_S)
+
+
+def _first_order_goodput(
+    mean_s: float,
+    alive: float,
+    left_s: float,
+    checkpoint_s: float,
+    delay_s: float,
+    notice: float,
+) -> float:
+    """At the best interval, with the sum over segments by Euler and Maclaurin: `(1 - C / s)
+    (A - (1 - notice) s B / 2) / (mean + delay)`, B being alive after the restart, A lived
+    from then on, s a segment."""
+    if alive <= 0.0 or left_s <= 0.0:
+        return 0.0
+    lost = (1.0 - notice) * alive / 2.0
+    segment_s = LONGEST_S + checkpoint_s
+    if lost > 0.0:
+        segment_s = min(math.sqrt(checkpoint_s * left_s / lost), segment_s)
+    segment_s = max(segment_s, checkpoint_s, 1e-9)
+    kept_s = (1.0 - checkpoint_s / segment_s) * (left_s - lost * segment_s)
+    return max(kept_s, 0.0) / (mean_s + delay_s)
 
 
 def makespan_s(
@@ -200,17 +235,23 @@ def makespan_s(
     checkpoint_s: float,
     restart_s: float = 0.0,
     delay_s: float = 0.0,
+    notice: float = 0.0,
+    cap_notice: float | None = None,
+    most_blocks: int = MOST_SOLVED,
 ) -> float:
     """Expected seconds from the first attempt's start until work_s of work is done.
 
-    With m segments to go, `E_m = L(r_m) + (1 - S(r_m)) delay + sum_k P_k E_(m-k)`, r_m the
-    age at which the attempt would be through with all, P_k the chance of k segments kept
-    before an interruption, k < m. Solved from m = 1 on; the last segment is as long as what
-    is left and needs no checkpoint. Past ADDED_SEGMENTS and some lifetimes each further
-    segment costs `interval / goodput`. Infinite where no segment is ever kept.
+    With m segments to go, `E_m = L(r_m) + (1 - S(r_m)) delay + sum_k (P_k - g_k) E_(m-k) +
+    g_k E_(m-k-1)`, r_m the age at which the attempt would be through with all, P_k the
+    chance of an interruption with k segments kept, k < m, and g_k the share of a further one
+    that notice keeps. Solved from m = 1 on; the last segment is as long as what is left and
+    needs no checkpoint. Past ADDED_SEGMENTS and some lifetimes each further segment costs
+    `interval / goodput`. Infinite where no segment is ever kept.
+
+    most_blocks: as many unknowns are solved for; where segments are more, several make a
+    block, of which an interruption keeps what was done but half an interval, on average.
     """
     segments = max(math.ceil(work_s / interval_s - 1e-9), 1)
-    last_s = work_s - (segments - 1) * interval_s
     segment_s = interval_s + checkpoint_s
     mean_s = lifetime.mean_s
     if _never_interrupts(lifetime):
@@ -219,29 +260,86 @@ def makespan_s(
         mean_s = MONTH_S
     attempt = math.ceil(min(_forgotten_s(lifetime), 4.0 * mean_s) / segment_s)
     solved = min(segments, max(ADDED_SEGMENTS, attempt), MOST_SOLVED)
-    ages = restart_s + segment_s * np.arange(solved + 1.0)
+    size = math.ceil(solved / most_blocks)  # segments of one block
+    blocks = math.ceil(solved / size)
+    if solved < segments:
+        solved = blocks * size
+    rest_s = (segments - solved) * interval_s
+    last_s = work_s - rest_s - (blocks - 1) * size * interval_s
+    last_s += (math.ceil(last_s / interval_s - 1e-9) - 1) * checkpoint_s
+    ages = restart_s + size * segment_s * np.arange(blocks + 1.0)
     alive = lifetime.survival(ages)
     ended = -np.diff(np.concatenate(([1.0], alive)))
     ended[1] += ended[0]  # interrupted while restoring: as in the first segment
-    left = np.zeros(solved + 1)
-    for m in range(1, solved + 1):
-        through = ages[m - 1] + last_s
-        done = float(lifetime.survival(through))
+    caps = notice if cap_notice is None else cap_notice
+    gained = _kept_in_part(
+        lifetime, ages, alive, interval_s, segment_s, size, notice=notice, cap_notice=caps
+    )
+    through = ages[:blocks] + last_s
+    done = lifetime.survival(through)
+    spent = lifetime.lived_s(through) + (1.0 - done) * delay_s
+    left = np.zeros(blocks + 1)
+    left[0] = restart_s  # all is saved, and yet an attempt has to find that out
+    for m in range(1, blocks + 1):
         # Interrupted with k segments kept, k = 0 .. m-2; in the last one, m-1 are.
-        chances = np.append(ended[1:m], alive[m - 1] - done)
-        if m == 1:
-            chances[0] = 1.0 - done
+        last = (1.0 if m == 1 else alive[m - 1]) - done[m - 1]
+        gain = np.append(gained[: m - 1], min(gained[m - 1], last))
+        chances = np.append(ended[1:m], last) - gain
         if chances[0] >= 1.0 - 1e-12:
             return math.inf
-        again = float(chances[1:] @ left[m - 1 : 0 : -1])
-        spent = float(lifetime.lived_s(through)) + (1.0 - done) * delay_s
-        left[m] = (spent + again) / (1.0 - chances[0])
-    if solved == segments:
-        return float(left[solved])
+        again = float(chances[1:] @ left[m - 1 : 0 : -1] + gain @ left[m - 1 :: -1])
+        left[m] = (spent[m - 1] + again) / (1.0 - chances[0])
+    if rest_s <= 0.0:
+        return float(left[blocks])
     rate = goodput(
-        lifetime, interval_s, checkpoint_s=checkpoint_s, restart_s=restart_s, delay_s=delay_s
+        lifetime,
+        interval_s,
+        checkpoint_s=checkpoint_s,
+        restart_s=restart_s,
+        delay_s=delay_s,
+        notice=notice,
+        cap_notice=cap_notice,
     )
-    return float(left[solved]) + (segments - solved) * interval_s / rate
+    return float(left[blocks]) + rest_s / rate
+
+
+def _kept_in_part(
+    lifetime: Lifetime,
+    ages: Floats,
+    alive: Floats,
+    interval_s: float,
+    segment_s: float,
+    size: int,
+    *,
+    notice: float,
+    cap_notice: float,
+) -> Floats:
+    """Of each block, the chance of an interruption in it times the share of it that is kept."""
+    if size == 1 and notice <= 0.0 and cap_notice <= 0.0:
+        return np.zeros(len(ages) - 1)
+    working = interval_s / segment_s
+    worked_s = working * np.diff(lifetime.lived_s(ages)) - size * interval_s * alive[1:]
+    began, over = ages[:-1], ages[1:]
+    within = (began < lifetime.cap_s) & (lifetime.cap_s < over)
+    at_cap_s = np.where(within, lifetime.cap_s - began, 0.0)
+    reached = _reaching(lifetime)
+    cap_work_s = working * reached * at_cap_s
+    struck = np.clip(alive[:-1] - alive[1:] - within * reached, 0.0, 1.0)
+    before_cap_s = np.maximum(worked_s - cap_work_s, 0.0)
+    if size == 1:
+        kept_s = notice * before_cap_s + cap_notice * cap_work_s
+    else:
+        half_s = interval_s / 2.0
+        kept_s = np.maximum(before_cap_s - (1.0 - notice) * half_s * struck, 0.0)
+        kept_s += np.maximum(cap_work_s - (1.0 - cap_notice) * half_s * reached * within, 0.0)
+    return np.asarray(np.clip(kept_s / (size * interval_s), 0.0, -np.diff(alive)))
+
+
+def _reaching(lifetime: Lifetime) -> float:
+    """The share of allocations that live up to the cap."""
+    if math.isinf(lifetime.cap_s):
+        return 0.0
+    return float(lifetime.survival(math.nextafter(lifetime.cap_s, 0.0)))
 
 
 def _forgotten_s(lifetime: Lifetime) -> float:
