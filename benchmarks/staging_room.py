@@ -25,12 +25,13 @@ SFTP_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-serve
 PORT = 2222
 # Real links lose a little to headers; tbf counts them.
 HEADERS = 1448 / 1514
-# Shared memory off: between real nodes there is none. TCP through each node's own device.
+# Shared memory and shared copies off: between real nodes there are none. TCP through each node's own device.
 MPI_OVER_TCP = {
     "MPIR_CVAR_NOLOCAL": "1",
     "MPIR_CVAR_CH4_NETMOD": "ofi",
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "eth0",
+    "SBTRAIN_STAGE_SHARE": "never",
 }
 
 # Serves sftp to whoever connects: one sftp-server per connection.

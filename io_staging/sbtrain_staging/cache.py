@@ -83,6 +83,16 @@ class NodeCache:
     def marked(self) -> str:
         return (self.root / "lock").read_text()
 
+    def can_link_to(self, other: NodeCache) -> bool:
+        """Whether hard links from this cache to another one's files work, by trying one."""
+        trial = self.partial / f"{_TRASH_MARK}{secrets.token_hex(6)}"
+        try:
+            os.link(other.root / "lock", trial)
+        except OSError:
+            return False
+        trial.unlink()
+        return True
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         return locks.held(self.root / "lock")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 LAST_WORDS_S = 3.0
+SHARE_VARIABLE = "SBTRAIN_STAGE_SHARE"
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -45,6 +46,14 @@ def count_of(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+
+
+def share_of(environ: Mapping[str, str]) -> str:
+    """Whether nodes share copies where the command line does not say."""
+    said = environ.get(SHARE_VARIABLE) or "auto"
+    if said in ("auto", "never"):
+        return said
+    raise StagingError(f"{SHARE_VARIABLE} is {said!r}", hint="auto or never")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,6 +109,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="with --mode shard: deal anew for this epoch; nodes exchange what they hold, "
         "and parts of epochs before the last are given up",
+    )
+    run.add_argument(
+        "--share",
+        choices=("auto", "never"),
+        default=None,
+        help="auto: nodes on one filesystem of one host copy once and link (auto, unless "
+        f"{SHARE_VARIABLE} says never)",
     )
     run.add_argument(
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
@@ -204,10 +220,12 @@ def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], tex
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from sbtrain_staging.stage import DEFAULT_HOLD_S, Settings, Stager
+    from sbtrain_staging.settings import DEFAULT_HOLD_S, Settings
+    from sbtrain_staging.stage import Stager
     from sbtrain_staging.world import join_world, launched_rank
 
     try:
+        share = options.share or share_of(environ)
         world = join_world(environ)
     except StagingError as error:
         _keep_exit_code(error)
@@ -226,6 +244,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         order_seed=options.order_seed,
         mode=options.mode,
         epoch=options.epoch or 0,
+        share=share,
     )
     code = 0
     try:

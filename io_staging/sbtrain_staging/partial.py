@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sbtrain_staging.cache import NodeCache
@@ -16,7 +16,7 @@ from sbtrain_staging.errors import StagingError
 from sbtrain_staging.journal import Journal, read_journal
 from sbtrain_staging.locks import FileLock
 from sbtrain_staging.manifest import Kind, Manifest
-from sbtrain_staging.pieces import PieceTable
+from sbtrain_staging.pieces import PieceSet, PieceTable, set_of
 from sbtrain_staging.publish import fsync_folder, publish_bytes
 from sbtrain_staging.records import write_record
 from sbtrain_staging.schedule import Segment
@@ -46,13 +46,16 @@ class PartialCopy:
 
     def unlock(self) -> None:
         """Let go; what was copied so far stays for the next attempt."""
+        self._close()
+        self._lock.release()
+
+    def _close(self) -> None:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-        self._lock.release()
 
     def recover(self) -> None:
         """Find the pieces that an earlier attempt copied, by hashing them again."""
@@ -82,6 +85,7 @@ class PartialCopy:
         Raises:
             OSError: no space, no quota, no right.
         """
+        self._close()
         publish_bytes(self.folder / "manifest", self._manifest.to_bytes())
         self._descriptor = os.open(self.tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._journal = Journal(self.folder / "journal")
@@ -103,25 +107,70 @@ class PartialCopy:
                 self._journal.add(taken.items())
                 self.digests.update(taken)
 
-    def reserve(self, *, quota_bytes: int | None) -> None:
-        """Make room for what is missing, and have the filesystem set it aside where files
-        are written in parts.
+    def reserve(self, wanted: PieceSet, *, quota_bytes: int | None) -> None:
+        """Make room for the wanted pieces that are missing, and have the filesystem set it
+        aside where files are written in parts.
 
         Raises:
             ScratchError: there is not enough room.
             OSError: no space, no quota, no right.
         """
-        lengths = self._table.lengths
-        missing = sum(lengths) - sum(lengths[piece] for piece in self.digests)
+        table = self._table
+        missing = wanted & ~set_of(self.digests, size=len(table))
         with self._cache.locked():
             self._cache.make_room(
-                missing, quota_bytes=quota_bytes, needed_entries=len(self._manifest)
+                table.bytes_in(missing),
+                quota_bytes=quota_bytes,
+                needed_entries=len(self._manifest),
             )
         for index in self._manifest.of_kind(Kind.FILE):
-            pieces = self._table.of_file(index)
-            have_all = all(piece in self.digests for piece in pieces)
-            if self._in_parts(index) and not (pieces and have_all):
+            pieces = table.of_file(index)
+            if not self._in_parts(index):
+                continue
+            if not pieces or any(missing >> piece & 1 for piece in pieces):
                 self._make_file(index)
+
+    def link(
+        self, indexes: Iterable[int], theirs: Path, digests: Mapping[int, bytes]
+    ) -> dict[int, bytes]:
+        """Link files of another copy on the same filesystem, up to the first that cannot be.
+
+        Args:
+            theirs: the folder of the other copy.
+            digests: of the pieces that the other copy has.
+
+        Returns:
+            Pieces that are there now, with their digests.
+        """
+        added: dict[int, bytes] = {}
+        with contextlib.suppress(OSError, KeyError):
+            source = os.open(theirs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for index in indexes:
+                    found = {piece: digests[piece] for piece in self._table.of_file(index)}
+                    self._link(self._manifest.published_path(index), source)
+                    added.update(found)
+            finally:
+                os.close(source)
+        if self._journal is not None:
+            self._journal.add(added.items())
+        self.digests.update(added)
+        return added
+
+    def _link(self, path: bytes, source: int) -> None:
+        for _ in range(2):
+            try:
+                os.link(
+                    path,
+                    path,
+                    src_dir_fd=source,
+                    dst_dir_fd=self._descriptor,
+                    follow_symlinks=False,
+                )
+            except FileExistsError:
+                os.unlink(path, dir_fd=self._descriptor)
+            else:
+                return
 
     def _in_parts(self, index: int) -> bool:
         """Whether a file exists before its data comes: empty, sparse or of several pieces."""

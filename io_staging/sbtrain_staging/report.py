@@ -36,6 +36,8 @@ class NodeReport:
 
     Attributes:
         bytes_received: data that came to this node's scratch in this run.
+        linked_bytes: data that a neighbour on the same filesystem brought, and this node
+            links to.
         source_bytes_read: data that this node read from the shared source.
         seconds: from the start of the run until all sources were published here.
         peak_memory_bytes: the largest resident size of the rank.
@@ -48,6 +50,7 @@ class NodeReport:
     seconds: float
     peak_memory_bytes: int
     paths: tuple[str, ...]
+    linked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

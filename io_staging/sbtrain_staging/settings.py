@@ -1,0 +1,38 @@
+"""How to stage: what the command line says, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_HOLD_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to stage.
+
+    Attributes:
+        to: template of the scratch folder; see scratch.expand_template.
+        key: the job or run that counts on the copies.
+        expect_bytes: size that all sources together must have, where it is known.
+        quota_bytes: most bytes of copies that may lie on one node; None is no limit.
+        readers: nodes that read the source at the same time, each its own part.
+        hold_s: how long the copies are kept for this key at least.
+        order_seed: files arrive in the order that reader.epoch_order draws from it; None
+            is the order of their names.
+        mode: "replicate" (all nodes hold all), "shard" (each node holds its part) or
+            "stream" (nothing is copied; the report names the source itself).
+        share: "auto" (nodes on one filesystem of one host copy once and link) or "never".
+        epoch: for which parts are dealt; from the second on, older parts are given up.
+    """
+
+    to: str
+    key: str
+    expect_bytes: int | None = None
+    quota_bytes: int | None = None
+    readers: int = 1
+    hold_s: float = DEFAULT_HOLD_S
+    order_seed: int | None = None
+    mode: str = "replicate"
+    share: str = "auto"
+    epoch: int = 0
