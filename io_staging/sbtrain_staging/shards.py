@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sbtrain_staging.errors import SourceError
+from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.hashing import digest
 from sbtrain_staging.manifest import Entry, Kind, Manifest
 from sbtrain_staging.pieces import PieceTable
@@ -96,8 +96,14 @@ def share_of(manifest: Manifest, world: World, *, seed: int | None, epoch: int) 
 
     Raises:
         SourceError: the source cannot be cut; the same error on every rank.
+        StagingError: an epoch is asked for without a seed.
     """
     deal = Deal(rank=world.rank, size=world.size, seed=seed, epoch=epoch)
+    if epoch and seed is None:
+        raise StagingError(
+            f"epoch {epoch} would be dealt like the first: there is no seed",
+            hint="give --order-seed with --epoch, the same one for all epochs",
+        )
     kind = _kind(manifest)
     if kind == "tree":
         found: list[Manifest] = []
