@@ -15,23 +15,20 @@ For rows of HDF5 files see row_batches, tf_rows and torch_rows.
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import random
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from sbtrain_staging.cache import NodeCache
 from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.journal import read_journal
 from sbtrain_staging.manifest import Kind, Manifest
 from sbtrain_staging.pieces import PieceTable
+from sbtrain_staging.random_access import RandomAccess
 from sbtrain_staging.records import read_header, read_record
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer as Buffer
 
 _SHORTEST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.05
@@ -110,38 +107,18 @@ def _known(cache: NodeCache, root: str) -> Iterator[Manifest]:
     return (manifest for _, manifest in found if manifest.root == root)
 
 
-class StagedFile(io.RawIOBase):
-    """A file of a source, read in any order while it comes; h5py takes it as a file."""
+class StagedFile(RandomAccess):
+    """A file of a source, read in any order while it comes."""
 
     def __init__(self, data: StagedData, name: str) -> None:
-        super().__init__()
+        super().__init__(data.size_bytes(name))
         self._data = data
         self._name = name
         self._stream = data.open_growing(name)
-        self._size_bytes = data.size_bytes(name)
-        self._at = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = (0, self._at, self._size_bytes)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, into: Buffer) -> int:
-        view = memoryview(into).cast("B")
-        length = max(0, min(len(view), self._size_bytes - self._at))
-        if length:
-            self._data.wait(self._name, offset=self._at, length=length)
-            length = os.preadv(self._stream.fileno(), [view[:length]], self._at)
-        self._at += length
-        return length
+    def read_at(self, into: memoryview, offset: int) -> int:
+        self._data.wait(self._name, offset=offset, length=len(into))
+        return os.preadv(self._stream.fileno(), [into], offset)
 
     def close(self) -> None:
         if not self.closed:

@@ -6,25 +6,21 @@ small ones. h5py, tarfile and TFRecord readers take the file like any other.
 
 from __future__ import annotations
 
-import io
 import os
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sbtrain_staging.random_access import RandomAccess
 from sbtrain_staging.scan import source_trouble
 from sbtrain_staging.striping import block_bytes, striping_of
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer as Buffer
 
 BLOCKS_KEPT = 8
 AHEAD = 2
 _THREADS = 2
 
 
-class StreamedFile(io.RawIOBase):
+class StreamedFile(RandomAccess):
     """A file read in aligned blocks; where reads go forward, the next blocks come early.
 
     Holds at most BLOCKS_KEPT blocks, each of the file's stripe size (1 to 16 MiB) or 4 MiB.
@@ -34,45 +30,26 @@ class StreamedFile(io.RawIOBase):
     """
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__()
-        self.reads = 0
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise source_trouble(os.fsencode(path), error) from None
-        self._size_bytes = os.fstat(self._descriptor).st_size
+        super().__init__(os.fstat(self._descriptor).st_size)
+        self.reads = 0
         self.block_bytes = block_bytes(striping_of(path))
-        self._at = 0
         self._last = -1
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, "stream")
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = (0, self._at, self._size_bytes)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, into: Buffer) -> int:
-        view = memoryview(into).cast("B")
-        length = max(0, min(len(view), self._size_bytes - self._at))
+    def read_at(self, into: memoryview, offset: int) -> int:
         done = 0
-        while done < length:
-            number, within = divmod(self._at + done, self.block_bytes)
-            block = self._block(number)
-            part = block[within : within + length - done]
+        while done < len(into):
+            number, within = divmod(offset + done, self.block_bytes)
+            part = self._block(number)[within : within + len(into) - done]
             if not part:
                 break
-            view[done : done + len(part)] = part
+            into[done : done + len(part)] = part
             done += len(part)
-        self._at += done
         return done
 
     def _block(self, number: int) -> bytes:
@@ -81,7 +58,7 @@ class StreamedFile(io.RawIOBase):
             wanted += range(number + 1, number + 1 + AHEAD)
         self._last = number
         for block in wanted:
-            if block not in self._blocks and block * self.block_bytes < self._size_bytes:
+            if block not in self._blocks and block * self.block_bytes < self.size_bytes:
                 self._blocks[block] = self._threads.submit(self._read, block)
             if block in self._blocks:
                 self._blocks.move_to_end(block)
