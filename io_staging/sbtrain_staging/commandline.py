@@ -120,7 +120,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
     )
-    run.add_argument("--json", action="store_true", help="print the report on stdout")
+    said = run.add_mutually_exclusive_group()
+    said.add_argument("--json", action="store_true", help="print the report on stdout")
+    said.add_argument(
+        "--print-paths",
+        action="store_true",
+        help="print where the first rank's node has each source, one a line",
+    )
     _add_node_commands(commands)
     return parser
 
@@ -254,6 +260,8 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
                 report.write(options.report)
             if options.json:
                 sys.stdout.write(report.to_json())
+            if options.print_paths:
+                sys.stdout.writelines(f"{path}\n" for path in report.nodes[0].paths)
     except StagingError as error:
         if world.size > 1:
             _keep_exit_code(error)

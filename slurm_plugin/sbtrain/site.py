@@ -34,12 +34,13 @@ def load_site(name_or_path: str | None, environ: Mapping[str, str]) -> ClusterSh
             file, the line and the dotted key.
     """
     path = site_path(name_or_path, environ)
-    text = _read(path)
-    data = _parse(text, path)
-    problems = list(_problems(data))
-    if problems:
-        raise _site_error(problems, text, path)
-    return _shape(data, path)
+    return _shape(_valid(path), path)
+
+
+def burst_path(name_or_path: str | None, environ: Mapping[str, str]) -> str | None:
+    """The site's burst tier, where its file names one. Raises SiteError as load_site does."""
+    found = _valid(site_path(name_or_path, environ)).get("burst_path")
+    return None if found is None else str(found)
 
 
 def check_site(name_or_path: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -118,6 +119,15 @@ def _read(path: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise SiteError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
+
+
+def _valid(path: Path) -> dict[str, Any]:
+    text = _read(path)
+    data = _parse(text, path)
+    problems = list(_problems(data))
+    if problems:
+        raise _site_error(problems, text, path)
+    return data
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`sbtrainctl site`: what a site file says, and whether it is right."""
+"""`sbtrainctl site`: what a site file says, whether it is right, and Slurm's burst buffer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 
 from sbtrain.errors import SiteError
-from sbtrain.site import bundled_sites, check_site, load_site, site_path
+from sbtrain.site import bundled_sites, burst_path, check_site, load_site, site_path
 from sbtrain_perf.codec import encode
 from sbtrain_perf.request import ClusterShape, Partition
 from sbtrain_perf.wording import duration
@@ -23,7 +24,7 @@ _HEAD = ("partition", "nodes", "per job", "cores", "memory", "GPUs", "price/h", 
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "site",
-        help="show or check a site file",
+        help="show or check a site file; write its burst_buffer.lua",
         description="A site file says what the planner knows of a cluster.",
         allow_abbrev=False,
     )
@@ -31,6 +32,7 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     for name, text in (
         ("show", "print what the file says"),
         ("check", "name everything that is wrong with it; exit status 0 when nothing is"),
+        ("burst-buffer", "print burst_buffer.lua, with which Slurm stages before a job starts"),
     ):
         action = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
         action.add_argument(
@@ -40,12 +42,55 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
             help=f"one of {', '.join(bundled_sites())}, or a file (default: $SBTRAIN_SITE, "
             "the private cluster in use, generic)",
         )
-        action.add_argument("--json", action="store_true", help="print JSON")
+        if name != "burst-buffer":
+            action.add_argument("--json", action="store_true", help="print JSON")
+            continue
+        action.add_argument(
+            "--output",
+            type=Path,
+            metavar="DIR",
+            help="write burst_buffer.lua and burst_buffer.conf there instead",
+        )
+        action.add_argument(
+            "--python",
+            default=sys.executable,
+            metavar="PATH",
+            help="the Python that has sbtrain on slurmctld's host (default: this one)",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Raises SiteError; the caller prints it and exits with its code."""
-    return {"show": _show, "check": _check}[args.action](args)
+    actions = {"show": _show, "check": _check, "burst-buffer": _burst_buffer}
+    return actions[args.action](args)
+
+
+def _burst_buffer(args: argparse.Namespace) -> int:
+    from sbtrain.burst_buffer import CONF_NAME, LUA_NAME, burst_buffer_files
+    from sbtrain_staging.publish import publish_bytes
+
+    files = burst_buffer_files(
+        load_site(args.site, os.environ),
+        burst_path=burst_path(args.site, os.environ),
+        python=args.python,
+    )
+    if args.output is None:
+        sys.stdout.write(files.lua)
+        conf = "".join(f"   {line}\n" for line in files.conf.splitlines())
+        sys.stderr.write(f"{files.advice}burst_buffer.conf is\n{conf}")
+        return 0
+    for name, text in ((LUA_NAME, files.lua), (CONF_NAME, files.conf)):
+        path = args.output / name
+        try:
+            publish_bytes(path, text.encode(), mode=0o644)
+        except OSError as error:
+            raise SiteError(
+                f"cannot write {path}: {error.strerror}",
+                hint="name with --output a folder that you may write",
+            ) from error
+        sys.stdout.write(f"{path}\n")
+    sys.stderr.write(files.advice)
+    return 0
 
 
 def _show(args: argparse.Namespace) -> int:

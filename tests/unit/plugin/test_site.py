@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from sbtrain.errors import SiteError
-from sbtrain.site import bundled_sites, check_site, load_site, site_path, site_schema
+from sbtrain.site import (
+    bundled_sites,
+    burst_path,
+    check_site,
+    load_site,
+    site_path,
+    site_schema,
+)
 
 SMALL = """\
 name = "small"
@@ -254,6 +261,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
         "currency": '"EUR"',
         "preemption_signal": '"TERM"',
         "mpi_plugin": '"other"',
+        "burst_path": '"/b"',
         "gpu": '"G"',
         "preemptible": "true",
         "scratch": '"/s"',
@@ -272,6 +280,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     lines += ["[partitions.p]"]
     full = "\n".join([*lines, *(f"{key} = {value(key)}" for key in partition)])
     shape = load_site(site_file(tmp_path, full), {})
+    assert burst_path(site_file(tmp_path, full), {}) == "/b"
     (read,) = shape.partitions
     assert (shape.requeue_delay_s, shape.max_requeues, shape.currency) == (7.0, 7, "EUR")
     assert (shape.preemption_signal, shape.mpi_plugin) == ("TERM", "other")
