@@ -29,6 +29,7 @@ LedgerEvent = Literal[
     "requeue-failed",  # Slurm refused that; detail says how
 ]
 
+LOST_DETAIL = "it left no end; written by the next attempt"
 END_CAUSES_FINAL = ("completed", "failed", "cancelled", "launch-failed", "requeue-cap")
 
 

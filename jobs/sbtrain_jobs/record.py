@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain_jobs.ledger import (
+    LOST_DETAIL,
     AttemptRecord,
     Ledger,
     LedgerEntry,
@@ -80,7 +81,7 @@ class RunRecord:
                     at=utc_now(),
                     job_id=lost.job_id,
                     cause=cause_of_lost(lost),
-                    detail="it left no end; written by the next attempt",
+                    detail=LOST_DETAIL,
                 )
             )
         self._ledger.append(

@@ -11,10 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from sbtrain_perf.coefficients import Base, Coefficient, Coefficients, LearntStep, nearest_step
+from sbtrain_perf.coefficients import (
+    Base,
+    Coefficient,
+    Coefficients,
+    LearntStep,
+    nearest_step,
+)
 from sbtrain_perf.decision import TERM_NAMES
 from sbtrain_perf.intervals import Interval, term_intervals
 from sbtrain_perf.measured import TERMS, Sample, Term, measure_attempts
+from sbtrain_perf.reasons import preemption_in_words
 from sbtrain_perf.request import Plan
 from sbtrain_perf.term_forms import Entry, learnt_entry
 from sbtrain_perf.timing_log import AttemptTimings
@@ -77,7 +84,8 @@ class TermAccount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """coefficients: their label as the plan says; known: they are still at hand, else the
-    sources are those of the ones in use now. biggest_miss: in words."""
+    sources are those of the ones in use now. biggest_miss, preemption: in words; no
+    preemption where none is expected."""
 
     run_id: str
     coefficients: str
@@ -88,6 +96,7 @@ class Account:
     terms: tuple[TermAccount, ...]
     dominant: str
     biggest_miss: str
+    preemption: str = ""
 
 
 def account_for(
@@ -112,6 +121,7 @@ def account_for(
         terms=terms,
         dominant=prediction.dominant,
         biggest_miss=_biggest_miss(terms),
+        preemption=preemption_in_words(plan, coefficients),
     )
 
 

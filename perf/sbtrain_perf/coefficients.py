@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sbtrain_perf.codec import ShapeError, decode, encode
+from sbtrain_perf.codec import decode, encode
+from sbtrain_perf.coefficient_checks import check_lifetimes, check_signs
 from sbtrain_perf.errors import CoefficientsError
 from sbtrain_perf.request import Layout
 
@@ -202,6 +203,21 @@ class LearntCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearntLifetime:
+    """Ages at which a partition preempts: models.lifetime's bins. mean_s: of the law.
+    ended: how many of the attempts were preempted; the others ended for other reasons."""
+
+    cluster: str
+    partition: str
+    edges_s: tuple[float, ...]
+    hazards_1_s: tuple[float, ...]
+    mean_s: float
+    attempts: int
+    ended: int
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearntModel:
     """What a workload's runs said of their network. None or 0: they did not say."""
 
@@ -218,6 +234,7 @@ class Learnt:
     stages: tuple[LearntStage, ...] = ()
     checkpoints: tuple[LearntCheckpoint, ...] = ()
     models: tuple[LearntModel, ...] = ()
+    lifetimes: tuple[LearntLifetime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,8 +319,9 @@ def coefficients_from_json(text: str, *, source: str) -> Coefficients:
             parent=file.parent,
             drift=file.drift,
         )
-        _check_signs(encode(coefficients.base), path="base")
-        _check_signs(encode(coefficients.learnt), path="learnt")
+        check_signs(encode(coefficients.base), path="base")
+        check_signs(encode(coefficients.learnt), path="learnt")
+        check_lifetimes(coefficients.learnt.lifetimes)
     except (ValueError, RecursionError) as error:
         raise CoefficientsError(
             f"{source} is not a coefficients file: {error}", hint=hint
@@ -326,40 +344,6 @@ def coefficients_to_json(coefficients: Coefficients) -> str:
     return json.dumps(encode(file), indent=2) + "\n"
 
 
-_MUST_EXCEED_ZERO = {
-    "cpu_core_speed",
-    "sharpness",
-    "most_servers",
-    "efficiency",
-    "node_mtbf_s",
-    "unknown_preemption_s",
-    "parameters",
-    "tensors",
-    "rate_bytes_s",
-    "batch_per_worker",
-    "run",
-    "noise_samples",
-}
-
-
-def _check_signs(data: object, *, path: str) -> None:
-    """No coefficient but a covariance is negative, and none that is divided by is 0."""
-    if isinstance(data, dict):
-        for key, entry in data.items():
-            if key == "covariance":
-                continue
-            place = f"{path}.{key}"
-            number = entry["value"] if isinstance(entry, dict) and "value" in entry else entry
-            if isinstance(number, int | float) and not isinstance(number, bool):
-                if number < 0 or (number == 0 and key in _MUST_EXCEED_ZERO):
-                    raise ShapeError(place, f"{number} is out of range")
-            else:
-                _check_signs(entry, path=place)
-    elif isinstance(data, tuple | list):
-        for index, entry in enumerate(data):
-            _check_signs(entry, path=f"{path}[{index}]")
-
-
 def nearest_step(
     learnt: Learnt, *, cluster: str, workload: str, partition: str, layout: Layout, batch: int
 ) -> LearntStep | None:
@@ -380,6 +364,14 @@ def nearest_step(
 
 def learnt_model(coefficients: Coefficients, workload: str) -> LearntModel | None:
     return next((m for m in coefficients.learnt.models if m.workload == workload), None)
+
+
+def learnt_lifetime(
+    coefficients: Coefficients, cluster: str, partition: str
+) -> LearntLifetime | None:
+    place = (cluster, partition)
+    found = (s for s in coefficients.learnt.lifetimes if (s.cluster, s.partition) == place)
+    return next(found, None)
 
 
 def with_learnt(

@@ -17,7 +17,7 @@ from sbtrain_perf.measured import Sample
 from sbtrain_perf.term_forms import form_of, learnt_entry, predicted_s
 
 MOST_FOLDS = 10
-_CHANCE = 2.0  # standard errors of a mean over runs: a smaller rise says nothing
+CHANCE = 2.0  # standard errors of a mean over runs: a smaller rise says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def judge(key: Key, group: Sequence[Sample], base: Coefficients) -> Verdict | No
         runs=len(runs),
         before=before / len(group),
         after=after / len(group),
-        tolerance=_CHANCE * base.base.spread.run.value / math.sqrt(len(runs)),
+        tolerance=CHANCE * base.base.spread.run.value / math.sqrt(len(runs)),
     )
 
 

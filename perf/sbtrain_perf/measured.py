@@ -45,7 +45,7 @@ class Refusal:
 
     run_id: str
     attempt: int
-    term: Term
+    term: Term | Literal["lifetime"]
     reason: str
 
 

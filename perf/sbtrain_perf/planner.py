@@ -56,7 +56,7 @@ def plan_request(
     choice = _choose(weighing)
     total = count_rows(weighing.lanes)
     candidates = weighing.in_order(_listed(weighing, choice, total))
-    forecast = weighing.predictor.forecast(candidates)
+    forecast = weighing.by_law(candidates)
     rows = _rows(weighing, choice, candidates, forecast)
     rows.sort(key=lambda row: not row.chosen)
     plan = None
@@ -112,7 +112,8 @@ def examine(
     if reason:
         return refused_row(partition, reason, nodes=nodes, servers=servers)
     one = Candidates.single(at, nodes=nodes, servers=servers)
-    return _rows(weighing, _choose(weighing), one, weighing.predictor.forecast(one))[0]
+    choice = _choose(weighing)
+    return _rows(weighing, choice, one, weighing.by_law(one))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ def _choose(weighing: Weighing) -> _Choice | None:
         best = weighing.likeliest(most=LISTED_PAIRS)
     if not len(best):
         return None
-    forecast = weighing.predictor.forecast(best)
+    forecast = weighing.by_law(best, best=0)
     deviations = weighing.deviations(best)
     odds = float(deviations.odds(weighing.deadline_s)[0]) if by_deadline else None
     if odds is not None and odds < HOPELESS:

@@ -10,6 +10,7 @@ shortest, everything else where it is cheapest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.models.checkpoint import interval_s
+from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.parameter_server import update_s
 from sbtrain_perf.models.preemption import restarted_s, resumed_s
 from sbtrain_perf.models.staging import pipelined_s, shared_read_s
@@ -175,6 +177,7 @@ class Predictor:
         else:
             saves = np.zeros(len(candidates))
             run = stage + start + work
+            hazard = failures + self._struck(at, run) / run
             ended = np.asarray(restarted_s(run, hazard_1_s=hazard, restart_s=delay))
             ended = np.where(run <= terms.limit_s[at], ended, np.inf)
             restarts = np.expm1(np.minimum(hazard * run, 700.0))
@@ -199,6 +202,30 @@ class Predictor:
             node_hours=node_hours,
             cost=np.where(price > 0.0, node_hours, 0.0) * price,
         )
+
+    def _struck(self, at: Integers, run_s: Floats) -> Floats:
+        """Expected preemptions within a run that goes on regardless: the summed hazard."""
+        if not any(self.terms.lifetimes):
+            return np.asarray(self.terms.preemption_1_s[at] * run_s)
+        summed = np.zeros(len(at))
+        for starts, widths, hazards in self._bins:
+            summed += hazards[at] * np.clip(run_s - starts[at], 0.0, widths[at])
+        return summed
+
+    @cached_property
+    def _bins(self) -> list[tuple[Floats, Floats, Floats]]:
+        """Start, width and hazard of each bin of age, of all partitions; no law is one bin."""
+        laws = [
+            law or Lifetime.exponential(float(hazard))
+            for law, hazard in zip(self.terms.lifetimes, self.terms.preemption_1_s, strict=True)
+        ]
+        most = max(len(law.hazards_1_s) for law in laws)
+        bins = []
+        for index in range(most):
+            rows = [law.bin(index) for law in laws]
+            start, width, hazard = np.array(rows).reshape(-1, 3).T
+            bins.append((start, width, hazard))
+        return bins
 
     def lost_sd_s(self, candidates: Candidates, forecast: Forecast) -> Floats:
         """Standard deviation of lost_s of rows that end; meaningless for ranges of nodes.

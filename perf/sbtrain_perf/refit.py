@@ -2,12 +2,14 @@
 
 Pure and deterministic. Per cluster and workload: start-up; per cluster and partition:
 staging; per workload, layout, partition and batch: the parameters of the step's closed
-form; per cluster: checkpoints. Each is shrunk to what the models say without having learnt
-(the plan's basis and the base coefficients). A measurement that cannot be one is refused.
+form; per cluster: checkpoints; per cluster and partition: lifetimes. Each is shrunk to what
+the models say without having learnt (the plan's basis and the base coefficients). A
+measurement that cannot be one is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from sbtrain_perf.coefficients import (
 from sbtrain_perf.drift import find_drift
 from sbtrain_perf.gate import Verdict, judge
 from sbtrain_perf.group_fits import GroupFit, Key, T, fit_group, grouped, key_of
+from sbtrain_perf.lifetimes import Lived, learn_lifetimes
 from sbtrain_perf.measured import (
     TERMS,
     Refusal,
@@ -71,10 +74,13 @@ class RefitResult:
         return tuple(one for one in self.verdicts if not one.promoted)
 
 
-def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
+def refit(
+    timings: Sequence[AttemptTimings], base: Coefficients, *, lived: Sequence[Lived] = ()
+) -> RefitResult:
     """Learn from all attempts; what base has learnt of other keys is kept, and of those
     whose error on left-out runs would rise.
 
+    lived: how long attempts held their allocations, in the order of submission.
     Errors before and after are measured on the very runs that were learnt from.
     """
     timings = sorted(timings, key=lambda t: (t.plan.submitted_at, t.run_id, t.attempt))
@@ -85,19 +91,23 @@ def refit(timings: Sequence[AttemptTimings], base: Coefficients) -> RefitResult:
         good, bad = _without_poison(group, base)
         samples += good
         refused += bad
-    if not samples:
+    laws = learn_lifetimes(lived, base)
+    refused += laws.refused
+    if not samples and not lived:
         return RefitResult(coefficients=base, errors=(), refused=tuple(refused))
     groups = grouped(samples, key_of)
     judged = [judge(key, groups[key], base) for key in sorted(groups, key=repr)]
-    verdicts = tuple(one for one in judged if one is not None)
+    verdicts = (*(one for one in judged if one is not None), *laws.verdicts)
     held = {one.key for one in verdicts if not one.promoted}
     promoted = [s for s in samples if key_of(s) not in held]
-    learnt = _merged(base.learnt, _learn(promoted, timings, base))
+    new = dataclasses.replace(_learn(promoted, timings, base), lifetimes=laws.entries)
+    learnt = _merged(base.learnt, new)
     drift = find_drift(measured.samples)
     fitted = base
     if learnt != base.learnt or drift != base.drift:
-        runs = tuple(sorted({*base.sources, *(s.timings.run_id for s in promoted)}))
-        fitted = with_learnt(base, learnt, runs, drift)
+        lasting = (run for law in laws.entries for run in law.runs)
+        runs = (*base.sources, *(s.timings.run_id for s in promoted), *lasting)
+        fitted = with_learnt(base, learnt, tuple(sorted(set(runs))), drift)
     errors = []
     for term in TERMS:
         of_term = [s for s in samples if s.term == term]
@@ -263,6 +273,9 @@ def _merged(old: Learnt, new: Learnt) -> Learnt:
         stages=_replaced(old.stages, new.stages, lambda s: (s.cluster, s.partition)),
         checkpoints=_replaced(old.checkpoints, new.checkpoints, lambda c: (c.cluster,)),
         models=_replaced(old.models, new.models, lambda m: (m.workload,)),
+        lifetimes=_replaced(
+            old.lifetimes, new.lifetimes, lambda one: (one.cluster, one.partition)
+        ),
     )
 
 

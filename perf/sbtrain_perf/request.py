@@ -189,6 +189,7 @@ class Basis:
     stage_bytes_s: float = 0.0  # the slowest part of the staging chain
     link_bytes_s: float = 0.0
     checkpoint_byte_s: float = 0.0  # seconds a byte of a checkpoint
+    preemption_s: float = 0.0  # mean time to one, as stated or assumed; 0: none expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sbtrain_perf.coefficients import Learnt, LearntSpread, LearntStep, SpreadTerms
+from sbtrain_perf.coefficients import (
+    Learnt,
+    LearntSpread,
+    LearntStep,
+    SpreadTerms,
+    learnt_lifetime,
+)
 from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import Layout, Partition
@@ -70,6 +76,7 @@ class Spreads:
         self._most = np.array([s.most for s in self._steps])
         self._stage = np.broadcast_to([self._stage_sd(p) for p in told], len(partitions))
         self._save = self._save_sd()
+        self._hazard_sd = np.array([self._rate_sd(p) for p in partitions])
 
     def deviations(
         self, candidates: Candidates, forecast: Forecast, *, side: Side | None = None
@@ -88,7 +95,7 @@ class Spreads:
         sds[3] = self._step_sd(candidates, side)
         lost_sd = np.hypot(
             self._predictor.lost_sd_s(candidates, forecast),
-            self._own.hazard.value * forecast.lost_s,
+            self._hazard_sd[at] * forecast.lost_s,
         )
         wide = candidates.low < candidates.high
         if side == "above":
@@ -213,6 +220,14 @@ class Spreads:
         if learnt is None or learnt.partition != partition.name or rate <= 0.0:
             return math.hypot(own.stage.value, own.run.value)
         return _sum_sd(learnt.spread, (learnt.overhead_s, size / learnt.rate_bytes_s), own)
+
+    def _rate_sd(self, partition: Partition) -> float:
+        """Of the logarithm of how often a partition interrupts: as a gamma law's, of the
+        shipped spread before and counts of interruptions since."""
+        own_sd = self._own.hazard.value
+        finder = self._finder
+        learnt = learnt_lifetime(finder.coefficients, finder.shape.name, partition.name)
+        return own_sd if learnt is None else 1.0 / math.sqrt(own_sd**-2 + learnt.ended)
 
     def _save_sd(self) -> float:
         own, size = self._own, self._finder.job.checkpoint_bytes

@@ -21,12 +21,15 @@ from sbtrain_perf.coefficients import (
     LearntStage,
     LearntStart,
     LearntStep,
+    learnt_lifetime,
     nearest_step,
 )
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
+from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.models.preemption import equivalent_hazard_1_s
 from sbtrain_perf.models.step_time import (
     PUBLISHED_GPUS,
     GpuFigures,
@@ -58,7 +61,8 @@ class Terms:
     start_fixed_s: float
     start_node_s: float
     checkpoint_s: Floats
-    preemption_1_s: Floats
+    preemption_1_s: Floats  # constant, or what costs a long run as much as the learnt law
+    lifetimes: tuple[Lifetime | None, ...]  # where a law was learnt
     notice: Floats  # 1 where a checkpoint fits the grace time
     limit_s: Floats  # of one attempt
     price: Floats
@@ -96,6 +100,7 @@ def basis_of(
         stage_bytes_s=min(rates) if partition.scratch_path else 0.0,
         link_bytes_s=link,
         checkpoint_byte_s=base.checkpoint.byte_s.value + 1.0 / shape.shared_client_bytes_s,
+        preemption_s=stated_preemption_s(partition, coefficients),
     )
 
 
@@ -148,6 +153,8 @@ class PartitionTerms:
             partition.network_bytes_s,
             partition.scratch_path is None,
             partition.scratch_bytes_s,
+            partition.preemptible,
+            partition.mean_time_to_preemption_s,
         )
         if hardware not in self._bases:
             self._bases[hardware] = basis_of(partition, self.shape, self.job, self.coefficients)
@@ -242,11 +249,37 @@ class PartitionTerms:
         byte_s = self.basis(partition).checkpoint_byte_s
         return float(checkpoint_s(size, fixed_s=fixed_s, byte_s=byte_s))
 
-    def preemption_1_s(self, partition: Partition) -> float:
-        if not partition.preemptible:
-            return 0.0
-        unknown_s = self.coefficients.base.failure.unknown_preemption_s.value
-        return 1.0 / (partition.mean_time_to_preemption_s or unknown_s)
+    def learnt_law(self, partition: Partition) -> Lifetime | None:
+        """Of a next allocation in this partition, node failures left out."""
+        name = partition.name
+        learnt = learnt_lifetime(self.coefficients, self.shape.name, name)
+        if learnt is None:
+            return None
+        return Lifetime(edges_s=learnt.edges_s, hazards_1_s=learnt.hazards_1_s)
+
+    def preemption_1_s(
+        self, partition: Partition, law: Lifetime | None, *, save_s: float, notice: float
+    ) -> float:
+        if law is None:
+            stated_s = stated_preemption_s(partition, self.coefficients)
+            return 1.0 / stated_s if stated_s else 0.0
+        overhead_s, rate = self.stage(partition)
+        staged_s = self.job.request.data.total_bytes / rate if rate else 0.0
+        return equivalent_hazard_1_s(
+            law,
+            checkpoint_s=save_s,
+            restart_s=overhead_s + staged_s + sum(self.start()) + save_s,
+            delay_s=self.shape.requeue_delay_s,
+            notice=notice,
+        )
+
+
+def stated_preemption_s(partition: Partition, coefficients: Coefficients) -> float:
+    """Mean time to preemption as the site states it, else as assumed; 0 where it cannot be."""
+    if not partition.preemptible:
+        return 0.0
+    unknown_s = coefficients.base.failure.unknown_preemption_s.value
+    return partition.mean_time_to_preemption_s or unknown_s
 
 
 def terms_of(
@@ -255,12 +288,15 @@ def terms_of(
     """The terms of partitions, in their order. queue_waits: seconds, by partition name."""
     fixed_s, node_s = finder.start()
     asked_s = finder.job.request.time_limit_s or math.inf
-    rows = []
+    rows, laws = [], []
     for partition in partitions:
         allreduce = finder.step(partition, "allreduce")
         servers = finder.step(partition, "ps")
         overhead_s, rate = finder.stage(partition)
         save_s = finder.checkpoint_s(partition)
+        notice = float(save_s <= partition.grace_s)
+        law = finder.learnt_law(partition)
+        laws.append(law)
         rows.append(
             (
                 allreduce.compute_s,
@@ -272,8 +308,8 @@ def terms_of(
                 rate,
                 partition.network_bytes_s,
                 save_s,
-                finder.preemption_1_s(partition),
-                float(save_s <= partition.grace_s),
+                finder.preemption_1_s(partition, law, save_s=save_s, notice=notice),
+                notice,
                 min(asked_s, partition.max_time_s or math.inf),
                 partition.price_per_node_hour,
                 queue_waits.get(partition.name, 0.0),
@@ -292,6 +328,7 @@ def terms_of(
         start_node_s=node_s,
         checkpoint_s=columns[8],
         preemption_1_s=columns[9],
+        lifetimes=tuple(laws),
         notice=columns[10],
         limit_s=columns[11],
         price=columns[12],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbtrain_perf.by_law import LawForecasts
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Row
 from sbtrain_perf.errors import PlanError
@@ -27,7 +28,7 @@ from sbtrain_perf.limits import (
 )
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
-from sbtrain_perf.search import best_of_groups, spread
+from sbtrain_perf.search import best_of_groups, count_rows, expand, spread
 from sbtrain_perf.spreads import Side, Spreads
 from sbtrain_perf.terms import PartitionTerms, terms_of
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+FEW_BY_LAW = 400  # as many candidates are all worked out by whole laws of lifetimes
 
 
 def layout_of(servers: int) -> Layout:
@@ -91,6 +94,7 @@ class Weighing:
         self.finder = PartitionTerms(shape, self.job, coefficients)
         self.terms = terms_of(self.fit, self.finder, queue_waits)
         self.predictor = Predictor(self.job, shape, self.base, self.terms)
+        self._by_law = LawForecasts(self.predictor)
         self.priced = any(p.price_per_node_hour > 0 for p in self.fit)
         self.lanes = self._lanes()
 
@@ -165,11 +169,28 @@ class Weighing:
 
     def best(self, *, most: int) -> Candidates:
         """The best row of each of the best (partition, layout) pairs, best first."""
-        return self._least(
+        rows = self._least(
             lambda c: self.values(self.predictor.forecast(c)),
             most=most,
             may_do=self.keeps_deadline if self.objective.kind == "deadline" else None,
         )
+        if not any(self.terms.lifetimes):
+            return rows
+        return self._best_by_law(rows, most=most)
+
+    def _best_by_law(self, rows: Candidates, *, most: int) -> Candidates:
+        """The best rows anew, by whole laws; of all candidates where they are few."""
+        if count_rows(self.lanes) <= FEW_BY_LAW:
+            rows = expand(self.lanes)[0]
+        value = self.values(self.by_law(rows))
+        if self.objective.kind == "deadline":
+            late = self.deviations(rows).total_s(NORMAL_SURE) > self.deadline_s
+            value = np.where(late, np.inf, value)
+        order = np.lexsort((rows.servers, rows.partition, rows.low, value))
+        order = order[np.isfinite(value[order])]
+        pairs = 2 * rows.partition[order] + (rows.servers[order] > 0)
+        _, first = np.unique(pairs, return_index=True)
+        return rows.take(order[np.sort(first)][:most])
 
     def likeliest(self, *, most: int) -> Candidates:
         """As best, by the probability to keep the deadline.
@@ -198,7 +219,14 @@ class Weighing:
         return self.spreads.deviations(candidates, forecast, side=side).total_s(z)
 
     def deviations(self, rows: Candidates) -> Deviations:
-        return self.spreads.deviations(rows, self.predictor.forecast(rows))
+        return self.spreads.deviations(rows, self.by_law(rows))
+
+    def by_law(self, rows: Candidates, *, best: int | None = None) -> Forecast:
+        """Of single rows that are shown: by whole laws of lifetimes where those were learnt.
+
+        best: index of the chosen row, whose checkpoint interval is then searched for.
+        """
+        return self._by_law.forecast(rows, self.predictor.forecast(rows), best=best)
 
     def _least(
         self,
@@ -237,10 +265,11 @@ class Weighing:
 
     def in_order(self, candidates: Candidates) -> Candidates:
         """The candidates best first, equal ones once."""
-        forecast = self.predictor.forecast(candidates)
+        forecast = self.by_law(candidates)
         value = self.values(forecast)
         if self.objective.kind == "deadline":
-            value = np.where(self.keeps_deadline(candidates), value, np.inf)
+            late = self.deviations(candidates).total_s(NORMAL_SURE) > self.deadline_s
+            value = np.where(late, np.inf, value)
         order = np.lexsort(
             (
                 candidates.servers,

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 HOUR_S = 3600.0
 CAP_H = 24  # Google's preemptible servers, published
 LEVEL_POINTS = 11
+MOST_FINER = 8  # bins, each half as wide as the next
 LEAST_SHARE, MOST_SHARE = 1e-4, 0.8  # a bin's mean share of deaths, for any level
 OTHER_GPU_WEIGHT = 0.5  # of a partition with another GPU, in a prior for one GPU
 
@@ -226,12 +227,24 @@ def edges_about(mean_s: float) -> tuple[float, ...]:
     return tuple(mean_s * 2.0**power for power in range(-5, 4))
 
 
+def finer_edges(edges_s: Sequence[float], ages_s: Sequence[float]) -> tuple[float, ...]:
+    """Bins with more of them below the first, each half as wide, until a few lie below the
+    median age at interruption: what was stated may be far from what is."""
+    edges = list(edges_s)
+    if len(ages_s):
+        shortest_s = float(np.median(ages_s)) / 4.0
+        while edges[0] > shortest_s and len(edges) < len(edges_s) + MOST_FINER:
+            edges.insert(0, edges[0] / 2.0)
+    return tuple(edges)
+
+
 def learn_lifetime(
     stated_mean_s: float,
     ages_s: Sequence[float],
     *,
     ended: Sequence[bool],
     cap_s: float = math.inf,
+    edges_s: Sequence[float] = (),
 ) -> Lifetime:
     """A partition's law, from what its site states and what its own attempts showed.
 
@@ -241,8 +254,10 @@ def learn_lifetime(
         ended: whether it was an interruption; a job that was done, failed or was cancelled
             is censored at its age.
         cap_s: a limit that no allocation outlives.
+        edges_s: of the bins; about the stated mean where not given.
     """
-    start = constant_belief(stated_mean_s, edges_s=edges_about(stated_mean_s), cap_s=cap_s)
+    edges = edges_s or edges_about(stated_mean_s)
+    start = constant_belief(stated_mean_s, edges_s=edges, cap_s=cap_s)
     return start.observe(ages_s, ended=ended).predictive()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,11 @@ from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import count
 
 if TYPE_CHECKING:
+    from sbtrain_jobs.ledger import LedgerEntry
     from sbtrain_perf.coefficients import Coefficients
+    from sbtrain_perf.lifetimes import Lived
     from sbtrain_perf.refit import RefitResult
+    from sbtrain_perf.request import Plan
     from sbtrain_perf.timing_log import AttemptTimings
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
@@ -60,17 +65,19 @@ def run(args: argparse.Namespace) -> int:
 
     if args.rollback:
         return _roll_back(as_json=args.json)
-    logs = timing_logs(read_runs(os.environ))
+    runs = read_runs(os.environ)
+    logs = timing_logs(runs)
     timings, skipped = _read(logs)
     for one in skipped:
         sys.stderr.write(f"sbtrainctl: warning: skipped {one.path}: {one.reason}\n")
-    if not timings:
+    lived = lived_attempts(runs)
+    if not timings and not lived:
         raise TimingLogError(
             "there is no timing log to learn from",
             hint="submit a run with sbtrain first; each attempt writes one",
         )
     base = load_coefficients(learnt_coefficients(os.environ))
-    result = _numbered(refit(timings, base), base)
+    result = _numbered(refit(timings, base, lived=lived), base)
     learnt = result.coefficients.generation > base.generation
     written = None
     if learnt and not args.dry_run:
@@ -89,6 +96,58 @@ def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
         for pattern in ("attempts/*/timings.h5", "task-*/attempts/*/timings.h5"):
             found.extend(sorted(folder.glob(pattern)))
     return tuple(found)
+
+
+def lived_attempts(runs: Sequence[Run]) -> list[Lived]:
+    """How long every attempt held its allocation, by the runs' cause ledgers; array tasks
+    included. What cannot be read is left out: refit warns of the timing logs beside it."""
+    from sbtrain.run_folder import PLAN_NAME
+    from sbtrain_jobs.errors import LaunchError
+    from sbtrain_jobs.ledger import LEDGER_NAME, read_ledger
+    from sbtrain_perf.codec import read_plan
+    from sbtrain_perf.errors import PlanError
+
+    found: list[Lived] = []
+    for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
+        for pattern in (LEDGER_NAME, f"task-*/{LEDGER_NAME}"):
+            for path in sorted(folder.glob(pattern)):
+                try:
+                    plan = read_plan(path.with_name(PLAN_NAME))
+                    found += _lived(plan, read_ledger(path))
+                except (PlanError, LaunchError):
+                    continue
+    return found
+
+
+def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
+    """Of one run. An attempt that left no end is as old as the last line it wrote: the next
+    attempt's word on it dates from then. One still running has seen nothing end."""
+    from sbtrain_jobs.ledger import LOST_DETAIL, attempts
+    from sbtrain_perf.lifetimes import Lived
+
+    for record in attempts(entries):
+        own = [one for one in entries if one.attempt == record.attempt]
+        last = own[-1]
+        if last.event == "ended" and last.detail == LOST_DETAIL:
+            last = own[-2] if len(own) > 1 else last
+        yield Lived(
+            run_id=plan.run_id,
+            attempt=record.attempt,
+            cluster=plan.cluster,
+            partition=plan.partition,
+            age_s=_seconds_between(record.started_at, last.at),
+            preempted=record.cause == "preempted",
+            stated_mean_s=plan.basis.preemption_s,
+        )
+
+
+def _seconds_between(first: str, last: str) -> float:
+    """Not a number where one of them is no time: refit refuses that."""
+    try:
+        passed = datetime.fromisoformat(last) - datetime.fromisoformat(first)
+    except (ValueError, TypeError):
+        return math.nan
+    return passed.total_seconds()
 
 
 def write_coefficients(

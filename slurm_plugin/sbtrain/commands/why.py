@@ -126,6 +126,8 @@ def _lines(account: Account) -> Iterator[str]:
         yield _term_line(term).rstrip()
     yield ""
     yield f"biggest miss: {account.biggest_miss}"
+    if account.preemption:
+        yield account.preemption
     for term in terms:
         for near in term.nearest:
             nodes = "1 node" if near.nodes == 1 else f"{near.nodes} nodes"

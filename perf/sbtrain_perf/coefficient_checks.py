@@ -1,0 +1,58 @@
+"""What no coefficients file may say: signs, zeros, and laws of lifetimes that are none."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sbtrain_perf.codec import ShapeError
+
+if TYPE_CHECKING:
+    from sbtrain_perf.coefficients import LearntLifetime
+
+_MUST_EXCEED_ZERO = {
+    "cpu_core_speed",
+    "sharpness",
+    "most_servers",
+    "efficiency",
+    "node_mtbf_s",
+    "unknown_preemption_s",
+    "parameters",
+    "tensors",
+    "rate_bytes_s",
+    "batch_per_worker",
+    "run",
+    "noise_samples",
+    "mean_s",
+}
+
+
+def check_signs(data: object, *, path: str) -> None:
+    """No coefficient but a covariance is negative, and none that is divided by is 0."""
+    if isinstance(data, dict):
+        for key, entry in data.items():
+            if key == "covariance":
+                continue
+            place = f"{path}.{key}"
+            number = entry["value"] if isinstance(entry, dict) and "value" in entry else entry
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                if number < 0 or (number == 0 and key in _MUST_EXCEED_ZERO):
+                    raise ShapeError(place, f"{number} is out of range")
+            else:
+                check_signs(entry, path=place)
+    elif isinstance(data, tuple | list):
+        for index, entry in enumerate(data):
+            check_signs(entry, path=f"{path}[{index}]")
+
+
+def check_lifetimes(lifetimes: tuple[LearntLifetime, ...]) -> None:
+    for index, one in enumerate(lifetimes):
+        place = f"learnt.lifetimes[{index}]"
+        starts = (0.0, *one.edges_s)
+        if len(one.hazards_1_s) != len(starts) or any(
+            later <= earlier for earlier, later in pairwise(starts)
+        ):
+            raise ShapeError(place, "not ascending edges with one more hazard than edges")
+        if not all(map(math.isfinite, (*one.edges_s, *one.hazards_1_s, one.mean_s))):
+            raise ShapeError(place, "a number is not finite")
