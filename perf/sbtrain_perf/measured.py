@@ -26,7 +26,7 @@ TERMS: tuple[Term, ...] = ("stage", "start", "step", "checkpoint")
 
 FEWEST_STEPS = 5  # after the first ones
 _STRETCHES = 20
-_ATTEMPT_MOST_S = 1e8  # no attempt lasts three years: such an at_s counts from elsewhere
+_ATTEMPT_MOST_S = 1e8  # no attempt lasts three years: such an end counts from elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,10 @@ def _start(timings: AttemptTimings) -> Iterator[Sample]:
         return
     longest = max(_seconds(phase) for phase in phases)
     others = sum(_seconds(p) for name in ("stage", "restore") for p in timings.named(name))
-    ends = [p.at_s + p.seconds for p in phases if abs(p.at_s) < _ATTEMPT_MOST_S]
-    passed = max(ends, default=0.0) - others
+    # The queue ends where the attempt begins; the log may count from there or by the clock.
+    began_s = max((p.at_s + p.seconds for p in timings.named("queue")), default=0.0)
+    ends = [p.at_s + p.seconds - began_s for p in phases]
+    passed = max((end for end in ends if end < _ATTEMPT_MOST_S), default=0.0) - others
     yield Sample(
         term="start",
         seconds=max(longest, passed) + _first_steps_excess_s(timings),

@@ -1,0 +1,116 @@
+"""`sbtrainctl refit` learns lifetimes from cause ledgers; `why` says what it learnt."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from sbtrain.ledger import Run, append_run
+from sbtrain.site import load_site
+from sbtrain_jobs.ledger import LOST_DETAIL, Ledger, LedgerEntry
+from sbtrain_perf.codec import plan_to_json
+from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.planner import plan_request
+from sbtrain_perf.request import Request
+
+BEGAN = datetime(2026, 11, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(tmp_path / "home"))
+
+
+def run_of(
+    place: Path, environ: dict[str, str], job_id: str, attempts: list[tuple[float, str]]
+) -> None:
+    """A run whose attempts lived so many hours and ended of these causes; "lost": no end was
+    written but by the next attempt, an hour later."""
+    folder = place / f"digits-{job_id}"
+    learnt = place / "home/coefficients.json"
+    decision = plan_request(
+        Request(
+            script="train.py", workload="digits", partition="spot", steps=10**6, resumable=True
+        ),
+        load_site("private", {}),
+        load_coefficients(learnt if learnt.exists() else None),
+        run_id=folder.name,
+        run_dir=str(folder),
+    )
+    assert decision.chosen is not None
+    folder.mkdir()
+    (folder / "plan.json").write_text(plan_to_json(decision.chosen))
+    append_run(
+        Run(
+            run_id=folder.name,
+            job_id=job_id,
+            run_dir=str(folder),
+            workload="digits",
+            submitted=BEGAN.isoformat(),
+        ),
+        environ,
+    )
+    ledger, now = Ledger(folder), BEGAN
+    for attempt, (hours, cause) in enumerate(attempts):
+        ledger.append(LedgerEntry(event="started", attempt=attempt, at=now.isoformat()))
+        now += timedelta(hours=hours)
+        if cause == "lost":
+            ledger.append(
+                LedgerEntry(
+                    event="notice", attempt=attempt, at=now.isoformat(), cause="preempted"
+                )
+            )
+            now += timedelta(hours=1)
+        ledger.append(
+            LedgerEntry(
+                event="ended",
+                attempt=attempt,
+                at=now.isoformat(),
+                cause="preempted" if cause == "lost" else cause,
+                detail=LOST_DETAIL if cause == "lost" else "",
+            )
+        )
+
+
+def test_ledgers_teach_when_a_partition_preempts(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    run_of(tmp_path, environ, "1", [(2.0, "preempted"), (3.0, "lost"), (1.0, "completed")])
+    run_of(tmp_path, environ, "2", [(1.0, "preempted"), (2.5, "node-fail"), (4.0, "failed")])
+    done = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["refused"] == []
+    (law,) = load_coefficients(tmp_path / "home/coefficients.json").learnt.lifetimes
+    assert (law.partition, law.attempts, law.ended) == ("spot", 6, 3)
+    stated_s = 3600.0  # by the private site
+    # The lost attempt is 3 h old, not 4: (2 stated + 13.5 h lived) / (2 + 3 preempted).
+    edge_s = (2 * stated_s + 13.5 * 3600) / 5 / 32
+    assert edge_s == pytest.approx(law.edges_s[0], rel=1e-9)
+
+    run_of(tmp_path, environ, "3", [])
+    said = sbtrainctl("why", "3", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0, said.stderr
+    (line,) = [one for one in said.stdout.splitlines() if one.startswith("preempted after")]
+    assert "on average here (2 runs, 3 of 6 attempts ended so), interval" in line
+
+    back = sbtrainctl("refit", "--rollback", cwd=tmp_path, environ=environ)
+    assert back.returncode == 0, back.stderr
+    again = sbtrainctl("refit", "--dry-run", cwd=tmp_path, environ=environ)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_torn_ledger_and_a_clock_that_ran_back_are_no_lifetimes(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    run_of(tmp_path, environ, "1", [(2.0, "preempted"), (-3.0, "preempted")])
+    with (tmp_path / "digits-1/ledger.jsonl").open("a") as file:
+        file.write('{"event": "ended", "attempt": 1, "at": "2026-')
+    done = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert "refused: lifetime of digits-1, attempt 1: an attempt of -1.08e+04 s" in done.stdout
+    (law,) = load_coefficients(tmp_path / "home/coefficients.json").learnt.lifetimes
+    assert (law.attempts, law.ended) == (1, 1)
