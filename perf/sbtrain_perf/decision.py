@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Drift
-from sbtrain_perf.intervals import SURE
 from sbtrain_perf.request import Layout, Objective, Plan, Prediction
 from sbtrain_perf.wording import amount, count, duration, ratio
 
@@ -102,6 +101,11 @@ def odds_in_words(odds: float) -> str:
     return "less than 1 %" if odds < 0.01 else f"{min(round(odds * 100), 99)} %"
 
 
+def share_in_words(share: float) -> str:
+    """`90 %`, `99.9 %`."""
+    return f"{round(100 * share, 1):g} %"
+
+
 _MORE = {"time": "{} x as long", "cost": "{} x the cost", "node-hours": "{} x the node-hours"}
 
 
@@ -117,7 +121,7 @@ def why_not(
 ) -> str:
     """Why a row that ends was not taken. best: the chosen row's, None where none was.
     odds: to keep the deadline."""
-    if odds is not None and odds < SURE:
+    if odds is not None and odds < objective.sure:
         over_s = prediction.total_s - (objective.deadline_s or math.inf)
         kept = f"keeps the deadline with {odds_in_words(odds)}"
         return f"{kept}, misses it by {duration(over_s)} as predicted" if over_s > 0 else kept
@@ -125,10 +129,12 @@ def why_not(
         return "will not do"
     value = measure(prediction, objective, priced=priced)
     least = measure(best, objective, priced=priced)
-    if value <= least * (1 + 1e-9):
+    if abs(value - least) <= least * 1e-9:
         if nodes > best_nodes:
             return "no better, with more nodes"
         return "no better; listed later"
+    if value < least * (1 - 1e-9):
+        return f"{faster_in_words(prediction, best, priced=priced)}: a near tie"
     kind = objective.kind if objective.kind != "deadline" else "cost"
     if kind == "cost" and not priced:
         kind = "node-hours"
@@ -138,6 +144,17 @@ def why_not(
     if more < 1.005:
         return "longer by less than 1 %" if kind == "time" else "dearer by less than 1 %"
     return _MORE[kind].format(ratio(more))
+
+
+def faster_in_words(faster: Prediction, chosen: Prediction, *, priced: bool) -> str:
+    """`1 % faster, at 10 x the cost`; of two rows that differ by a near tie in time."""
+    gain = 1.0 - faster.total_s / chosen.total_s
+    price = faster.cost if priced else faster.node_hours
+    paid = chosen.cost if priced else chosen.node_hours
+    what = "the cost" if priced else "the node-hours"
+    share = f"{100 * gain:.1f} %" if gain >= 0.0005 else "less than 0.1 %"
+    times = f"{ratio(price / paid)} x {what}" if paid > 0 else f"{amount(price)}, not for free"
+    return f"{share} faster, at {times}"
 
 
 def term_seconds(prediction: Prediction) -> dict[str, float]:

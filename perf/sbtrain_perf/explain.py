@@ -7,7 +7,16 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from sbtrain_perf.codec import encode
-from sbtrain_perf.decision import TERM_NAMES, Decision, Row, measure, setup, term_seconds
+from sbtrain_perf.decision import (
+    TERM_NAMES,
+    Decision,
+    Row,
+    measure,
+    setup,
+    share_in_words,
+    term_seconds,
+)
+from sbtrain_perf.models.staging import serialised_read_s, shared_read_s
 from sbtrain_perf.request import ClusterShape, Plan, Prediction
 from sbtrain_perf.wording import amount, brief_duration, brief_range, count, duration, ratio
 
@@ -47,6 +56,7 @@ def plan_table(decision: Decision, shape: ClusterShape) -> str:
     else:
         lines += _wrap(f"Chosen: {decision.chosen.reason}.")
         lines += _wrap(f"Predicted: {_terms(decision.chosen, shape)}.")
+        lines += [line for text in _staging(decision.chosen, shape) for line in _wrap(text)]
         lines += _wrap(f"{_front(decision, priced=priced, currency=currency)}.")
     for note in decision.notes:
         lines += _wrap(f"Note: {note}.")
@@ -67,7 +77,8 @@ def _priced(decision: Decision) -> bool:
 def _objective(decision: Decision) -> str:
     objective = decision.objective
     if objective.kind == "deadline":
-        return f"cheapest within {duration(objective.deadline_s or 0.0)}"
+        sure = share_in_words(objective.sure)
+        return f"cheapest within {duration(objective.deadline_s or 0.0)} with {sure}"
     return objective.kind
 
 
@@ -137,6 +148,31 @@ def _terms(plan: Plan, shape: ClusterShape) -> str:
     if prediction.cost > 0:
         return f"{text}{hours}, {amount(prediction.cost)} {shape.currency}"
     return text + hours
+
+
+def _staging(plan: Plan, shape: ClusterShape) -> Iterator[str]:
+    """How the data reaches the nodes, beside how long it would take in other ways."""
+    size, took_s = float(plan.data.total_bytes), plan.prediction.stage_s
+    if size <= 0.0 or took_s <= 0.0:
+        return
+    rates = {
+        "client_bytes_s": shape.shared_client_bytes_s,
+        "shared_bytes_s": shape.shared_bytes_s,
+    }
+    nodes = float(plan.nodes)
+    others = [("one node after another", float(serialised_read_s(size, nodes=nodes, **rates)))]
+    if plan.scratch_path:
+        at_once_s = float(shared_read_s(size, nodes=nodes, **rates))
+        others.insert(0, ("by every node from the shared filesystem at once", at_once_s))
+        what = "Staging, read once and forwarded to each node's scratch,"
+    else:
+        what = (
+            f"{plan.partition} has no scratch, so every node reads the shared filesystem, which"
+        )
+    said = ", ".join(
+        f"{how} {duration(seconds)} ({ratio(seconds / took_s)} x)" for how, seconds in others
+    )
+    yield f"{what} takes {duration(took_s)}; read {said}."
 
 
 def _more_rows(decision: Decision, shown: Sequence[Row], *, priced: bool) -> Iterator[str]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NORMAL_90 = 1.6449  # both ends of 90 %
-SURE = 0.9  # how probable a deadline must be kept
-NORMAL_SURE = 1.2816  # not exceeded with probability SURE
 FARTHEST = 8.0  # normal quantile past which nothing is told apart
 _HALVINGS = 40
 
@@ -108,6 +106,15 @@ def normal_share(z: float) -> float:
     if abs(z) >= FARTHEST - 1e-6:
         return float(z > 0)
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+def normal_quantile(share: float) -> float:
+    """What a normal variable does not exceed with such a probability."""
+    low, high = -FARTHEST, FARTHEST
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if normal_share(middle) < share else (low, middle)
+    return (low + high) / 2.0
 
 
 def student_factor(degrees: float) -> float:

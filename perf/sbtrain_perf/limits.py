@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.job import Job
-from sbtrain_perf.request import Layout, Partition
+from sbtrain_perf.request import Layout, Partition, slurm_partition
 from sbtrain_perf.wording import count
 
 _GIB = 2**30
@@ -35,10 +35,17 @@ def node_bounds(partition: Partition, job: Job) -> NodeBounds:
 def partition_refusal(partition: Partition, job: Job) -> str | None:
     """Why no layout fits the partition; None when one may."""
     request = job.request
-    if request.partition and partition.name not in request.partition.split(","):
+    if request.partition and slurm_partition(partition.name) not in request.partition.split(
+        ","
+    ):
         return f"not the partition that was asked for ({request.partition})"
     if wants_gpus(request.sbatch_options) and partition.gpu is None:
         return "GPUs were asked for, it has none"
+    asked = _gpu_types(request.sbatch_options)
+    if partition.gres and asked is not None:
+        own = re.search(_GPU_TYPE, partition.gres)
+        if asked != ({own[1].lower()} if own else set()):
+            return f"GPUs were asked for in other words than its {partition.gres}"
     bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
@@ -101,6 +108,17 @@ _GPU_OPTION = re.compile(
     r"--gres=(.*,)?(gres/)?gpu\b|--gpus(-per-(node|task|socket))?=|-G.+|--tres-per-.*gpu"
 )
 _GPU_FLAGS = {"-G", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}
+
+
+_GPU_TYPE = r"gpu:([A-Za-z_][\w.-]*)"
+
+
+def _gpu_types(sbatch_options: tuple[str, ...]) -> set[str] | None:
+    """Types that the user's own options name; empty where they name none, None where there
+    are no such options."""
+    if not wants_gpus(sbatch_options):
+        return None
+    return {t.lower() for t in re.findall(_GPU_TYPE, " ".join(sbatch_options))}
 
 
 def wants_gpus(sbatch_options: tuple[str, ...]) -> bool:

@@ -1,9 +1,10 @@
 """Chooses partition, layout and nodes: every candidate is weighed, exactly.
 
-The objective's least row wins; among equals the one with the fewest nodes. Work is given by
-epochs (all-reduce on n nodes takes epochs * samples / (n * batch) steps; servers apply
-epochs * samples / batch updates) or by steps, which then are the same for every row: more
-nodes train on more samples, not faster.
+The objective's least row wins; among equals the one with the fewest nodes. Of rows nearly as
+fast as the fastest, the better trade of time and price wins (sbtrain_perf.near_tie). Work is
+given by epochs (all-reduce on n nodes takes epochs * samples / (n * batch) steps; servers
+apply epochs * samples / batch updates) or by steps, which then are the same for every row:
+more nodes train on more samples, not faster.
 """
 
 from __future__ import annotations
@@ -283,6 +284,7 @@ def _plan(
         reason=reason,
         sbatch_options=request.sbatch_options,
         basis=weighing.finder.basis(partition),
+        gres=partition.gres,
     )
 
 

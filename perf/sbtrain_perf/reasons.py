@@ -10,12 +10,14 @@ from sbtrain_perf.decision import (
     Row,
     dominant_in_words,
     drift_in_words,
+    faster_in_words,
     in_words,
     measure,
     odds_in_words,
     setup,
+    share_in_words,
 )
-from sbtrain_perf.intervals import SURE
+from sbtrain_perf.near_tie import NEAR
 from sbtrain_perf.request import ClusterShape, Plan
 from sbtrain_perf.wording import count, duration, ratio
 
@@ -46,16 +48,28 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     value = in_words(best.prediction, objective, priced=priced, currency=currency)
     odds = best.deadline_odds
     said = _BEST[objective.kind].format(odds_in_words(odds or 0.0))
-    if odds is not None and odds < SURE:
+    if odds is not None and odds < objective.sure:
         said = f"likeliest to keep the deadline, with {odds_in_words(odds)}"
+    quicker = next((r for r in rows[1:] if _is_quicker(r, best, weighing)), None)
+    if quicker is not None:
+        said = f"within {100 * NEAR:g} % of the shortest predicted time, and the better trade"
     text = f"{said}, {value}, on {setup(best)}; {dominant_in_words(best.prediction)}"
     text += counterfactual(best, rows, weighing)
-    others = [r for r in rows[1:] if r.prediction is not None and _will_do(r, weighing)]
+    if quicker is not None and quicker.prediction is not None:
+        gain = faster_in_words(quicker.prediction, best.prediction, priced=priced)
+        text += f"; {setup(quicker)} would be {gain}"
+    others = [
+        r
+        for r in rows[1:]
+        if r.prediction is not None
+        and _will_do(r, weighing)
+        and not _is_quicker(r, best, weighing)
+    ]
     pair = (best.partition, best.layout)
     second = next((r for r in others if (r.partition, r.layout) != pair), None)
     second = second or next(iter(others), None)
     if second is None or second.prediction is None:
-        return f"{text}; nothing else will do"
+        return text if quicker is not None else f"{text}; nothing else will do"
     least = measure(best.prediction, objective, priced=priced)
     more = measure(second.prediction, objective, priced=priced)
     other = in_words(second.prediction, objective, priced=priced, currency=currency)
@@ -63,8 +77,15 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     return f"{text}; next best: {setup(second)}, {other}{times}"
 
 
+def _is_quicker(row: Row, best: Row, weighing: Weighing) -> bool:
+    """Whether the chosen row was preferred to one that is faster by a near tie."""
+    if weighing.objective.kind != "time" or row.prediction is None or best.prediction is None:
+        return False
+    return row.prediction.total_s < best.prediction.total_s * (1 - 1e-9)
+
+
 def _will_do(row: Row, weighing: Weighing) -> bool:
-    return row.deadline_odds is None or row.deadline_odds >= SURE
+    return row.deadline_odds is None or row.deadline_odds >= weighing.objective.sure
 
 
 def counterfactual(best: Row, rows: Sequence[Row], weighing: Weighing) -> str:
@@ -164,12 +185,17 @@ def notes(
         said.append(f"the site {shape.name} states no price: node-hours stand in for cost")
     if plan is None:
         return tuple(said)
-    if odds is not None and odds < SURE:
+    if odds is not None and odds < request.objective.sure:
         said.append(
             f"no plan keeps the deadline of {duration(weighing.deadline_s)} with "
-            f"{SURE:.0%}: the likeliest does with {odds_in_words(odds)}"
+            f"{share_in_words(request.objective.sure)}: the likeliest does with "
+            f"{odds_in_words(odds)}"
         )
     partition = next(p for p in weighing.fit if p.name == plan.partition)
+    if partition.mix:
+        types = ", ".join(f"{group.nodes} of {group.gpu.name}" for group in partition.mix)
+        pace = "the mean of their speeds" if plan.servers else "the slowest's pace"
+        said.append(f"{plan.partition} is whatever nodes Slurm picks ({types}), at {pace}")
     coefficients = weighing.finder.coefficients
     if learnt_lifetime(coefficients, shape.name, plan.partition) is not None:
         said.append(preemption_in_words(plan, coefficients))

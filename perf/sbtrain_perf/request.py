@@ -30,8 +30,22 @@ class GpuType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuGroup:
+    """Nodes of a partition that hold one type of GPU."""
+
+    gpu: GpuType
+    nodes: int
+    gpus_per_node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One Slurm partition of identical nodes, as the planner sees it."""
+    """One Slurm partition of identical nodes, as the planner sees it.
+
+    A Slurm partition that holds several types of GPU is one Partition a type, named
+    `NAME:TYPE`, and one of any nodes, `NAME:mixed`: of that, gpu is the slowest, and mix says
+    what there is. gres is what sbatch is asked for; empty: gpu:gpus_per_node.
+    """
 
     name: str
     nodes: int
@@ -50,6 +64,13 @@ class Partition:
     scratch_path: str | None = None  # %n node, %u user, %j job id
     scratch_bytes: int = 0
     scratch_bytes_s: float = 5e8
+    gres: str = ""
+    mix: tuple[GpuGroup, ...] = ()
+
+
+def slurm_partition(name: str) -> str:
+    """Slurm's own name of a Partition."""
+    return name.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +110,12 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What the plan minimises. deadline_s belongs to kind 'deadline' alone."""
+    """What the plan minimises. Kind 'deadline' alone has the others: deadline_s, and sure,
+    the probability (0.5 to 0.999) with which it must be kept."""
 
     kind: ObjectiveKind = "time"
     deadline_s: float | None = None
+    sure: float = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,4 +268,5 @@ class Plan:
     sbatch_options: tuple[str, ...] = ()
     basis: Basis = field(default_factory=Basis)
     script_dir: str = ""
+    gres: str = ""  # empty: gpu:gpus_per_node
     version: int = PLAN_VERSION

@@ -8,6 +8,7 @@ say of the two; else of the other layout, the worker's own computing alone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,7 @@ class PartitionTerms:
         hardware = (
             partition.gpu,
             partition.gpus_per_node,
+            partition.mix,
             partition.cores_per_node,
             partition.network_bytes_s,
             partition.scratch_path is None,
@@ -168,10 +170,14 @@ class PartitionTerms:
             hop_s=basis.hop_s,
             server_s=basis.server_s,
         )
+        if layout == "ps" and partition.mix:
+            shipped = dataclasses.replace(shipped, compute_s=self._mixed_s(partition))
         nearest = self.learnt_step(partition, layout)
         if nearest is None:
             return shipped
         compute_s = nearest.compute_s * self._compute_ratio(partition, nearest)
+        if layout == "ps" and nearest.partition != partition.name:
+            compute_s *= shipped.compute_s / basis.compute_s
         if nearest.layout != layout:
             return StepParts(
                 compute_s=compute_s,
@@ -187,6 +193,17 @@ class PartitionTerms:
             hop_s=nearest.hop_s,
             server_s=nearest.server_s,
         )
+
+    def _mixed_s(self, partition: Partition) -> float:
+        """A worker's step on whatever nodes Slurm picks of a mix: speeds add up, so it is
+        their mean that counts."""
+        batch = self.job.request.batch_per_worker
+        speed, nodes = 0.0, 0
+        for group in partition.mix:
+            alike = dataclasses.replace(partition, gpu=group.gpu, mix=())
+            speed += group.nodes / _compute_s(alike, self.job, self.coefficients, batch)
+            nodes += group.nodes
+        return nodes / speed
 
     def learnt_step(self, partition: Partition, layout: Layout) -> LearntStep | None:
         """What stands in for the shipped step: the learnt one that is nearest."""

@@ -17,7 +17,7 @@ from sbtrain_perf.by_law import LawForecasts
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Row
 from sbtrain_perf.errors import PlanError
-from sbtrain_perf.intervals import FARTHEST, NORMAL_SURE, Deviations
+from sbtrain_perf.intervals import FARTHEST, Deviations, normal_quantile
 from sbtrain_perf.job import job_of
 from sbtrain_perf.limits import (
     fewest_servers,
@@ -26,6 +26,7 @@ from sbtrain_perf.limits import (
     servers_refusal,
     worker_refusal,
 )
+from sbtrain_perf.near_tie import nearly_fastest, traded
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
 from sbtrain_perf.search import best_of_groups, count_rows, expand, spread
@@ -80,6 +81,11 @@ class Weighing:
             raise PlanError(
                 "a deadline without a time cannot be kept",
                 hint="--train-objective deadline:6h",
+            )
+        if not 0.5 <= self.objective.sure <= 0.999:
+            raise PlanError(
+                f"a deadline cannot be kept with a probability of {self.objective.sure:.4g}",
+                hint="ask for 50 % to 99.9 %: --train-objective deadline:6h@95%",
             )
         self.base = coefficients.base
         self.job = job_of(request, coefficients)
@@ -159,38 +165,65 @@ class Weighing:
         return np.where(will_do, value, np.inf)
 
     def keeps_deadline(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Which rows do with probability SURE; which ranges may hold such a row."""
-        return self.total_s(candidates, z=NORMAL_SURE) <= self.deadline_s
+        """Which rows are sure enough to keep it; which ranges may hold such a row."""
+        return self.total_s(candidates, z=self._sure_z) <= self.deadline_s
 
     @property
     def deadline_s(self) -> float:
         """Infinite where the objective is another."""
         return self.objective.deadline_s or math.inf
 
+    @cached_property
+    def _sure_z(self) -> float:
+        return normal_quantile(self.objective.sure)
+
     def best(self, *, most: int) -> Candidates:
-        """The best row of each of the best (partition, layout) pairs, best first."""
+        """The row to take, then the best row of each of the best (partition, layout) pairs,
+        best first. The first may be a nearly fastest one that is cheaper."""
         rows = self._least(
             lambda c: self.values(self.predictor.forecast(c)),
             most=most,
             may_do=self.keeps_deadline if self.objective.kind == "deadline" else None,
         )
+        if self.objective.kind == "time" and len(rows):
+            rows = self._nearly_fastest(rows.take(np.array([0]))).joined(rows)
         if not any(self.terms.lifetimes):
-            return rows
+            return _once(rows)
         return self._best_by_law(rows, most=most)
+
+    def prices(self, forecast: Forecast) -> Floats:
+        """What a row's time is paid with: money, or node-hours where nothing has a price."""
+        return forecast.cost if self.priced else forecast.node_hours
+
+    def _nearly_fastest(self, fastest: Candidates) -> Candidates:
+        """The best trade of all rows nearly as fast as the fastest: sbtrain_perf.near_tie."""
+        least_s = float(self.predictor.forecast(fastest).total_s[0])
+
+        def value(candidates: Candidates) -> Floats:
+            forecast = self.predictor.forecast(candidates)
+            return traded(forecast.total_s, self.prices(forecast), least_s=least_s)
+
+        groups = np.zeros(len(self.lanes), dtype=np.int64)
+        return best_of_groups(self.lanes, groups, value, most=1)[0]
 
     def _best_by_law(self, rows: Candidates, *, most: int) -> Candidates:
         """The best rows anew, by whole laws; of all candidates where they are few."""
         if count_rows(self.lanes) <= FEW_BY_LAW:
             rows = expand(self.lanes)[0]
-        value = self.values(self.by_law(rows))
+        forecast = self.by_law(rows)
+        value = self.values(forecast)
         if self.objective.kind == "deadline":
-            late = self.deviations(rows).total_s(NORMAL_SURE) > self.deadline_s
+            late = self.deviations(rows).total_s(self._sure_z) > self.deadline_s
             value = np.where(late, np.inf, value)
         order = np.lexsort((rows.servers, rows.partition, rows.low, value))
         order = order[np.isfinite(value[order])]
         pairs = 2 * rows.partition[order] + (rows.servers[order] > 0)
         _, first = np.unique(pairs, return_index=True)
-        return rows.take(order[np.sort(first)][:most])
+        chosen = rows.take(order[np.sort(first)][:most])
+        if self.objective.kind == "time" and len(chosen):
+            near = nearly_fastest(forecast.total_s, self.prices(forecast), rows.low)
+            chosen = _once(rows.take(np.array([near])).joined(chosen))
+        return chosen
 
     def likeliest(self, *, most: int) -> Candidates:
         """As best, by the probability to keep the deadline.
@@ -268,7 +301,7 @@ class Weighing:
         forecast = self.by_law(candidates)
         value = self.values(forecast)
         if self.objective.kind == "deadline":
-            late = self.deviations(candidates).total_s(NORMAL_SURE) > self.deadline_s
+            late = self.deviations(candidates).total_s(self._sure_z) > self.deadline_s
             value = np.where(late, np.inf, value)
         order = np.lexsort(
             (
@@ -280,9 +313,7 @@ class Weighing:
             )
         )
         ordered = candidates.take(order)
-        keys = np.stack((ordered.partition, ordered.servers, ordered.low))
-        _, first = np.unique(keys, axis=1, return_index=True)
-        return ordered.take(np.sort(first))
+        return _once(ordered)
 
     def saturation(self, candidates: Candidates) -> Floats:
         """Workers past which a row's servers set the pace; infinite for all-reduce."""
@@ -306,3 +337,10 @@ class Weighing:
         one = Candidates.single(at, nodes=nodes, servers=0)
         shares = self.predictor.step_shares(one, np.array([float(nodes)]))
         return 1.0 - float(shares[0, 0])
+
+
+def _once(rows: Candidates) -> Candidates:
+    """Each row where it first stands."""
+    keys = np.stack((rows.partition, rows.servers, rows.low))
+    _, first = np.unique(keys, axis=1, return_index=True)
+    return rows.take(np.sort(first))

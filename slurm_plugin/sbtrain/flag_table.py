@@ -7,7 +7,7 @@ TABLE = (
     ("train-data", "PATH", "data file or folder, staged to every node (repeatable)"),
     ("train-layout", "L", "auto, allreduce, ps, or ps:K for K parameter servers [auto]"),
     ("train-nodes", "N", "auto, a number, or a range A-B [auto, or what -N says]"),
-    ("train-objective", "O", "time, cost, node-hours, or deadline:6h [time]"),
+    ("train-objective", "O", "time, cost, node-hours, deadline:6h, deadline:6h@95% [time]"),
     ("train-epochs", "E", "passes over the data; needs the number of samples [1]"),
     ("train-steps", "S", "steps of all-reduce or updates of the servers"),
     ("train-samples", "N", "samples in the data, where the file does not say"),

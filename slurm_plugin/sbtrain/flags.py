@@ -24,8 +24,9 @@ _RIVALS = (("train-epochs", "train-steps"),)  # of each, one may be given
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGB]?)", re.ASCII | re.IGNORECASE)
 _UNIT = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
-_DURATION = re.compile(
-    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?",
+_DEADLINE = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
+    r"(?:@(\d{1,2}(?:\.\d+)?)%)?",
     re.ASCII,
 )
 
@@ -165,12 +166,19 @@ def _objective(name: str, value: str) -> Objective:
     match value.partition(":"):
         case ("time" | "cost" | "node-hours" as kind, "", ""):
             return Objective(kind=kind)
-        case ("deadline", ":", limit) if found := _DURATION.fullmatch(limit):
-            days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        case ("deadline", ":", wanted) if found := _DEADLINE.fullmatch(wanted):
+            parts = [float(part or 0) for part in found.groups()]
+            days, hours, minutes, seconds, per_cent = parts
             total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-            if total_s > 0:
-                return Objective(kind="deadline", deadline_s=total_s)
-    raise _bad(name, value, "time, cost, node-hours, or deadline:T with T like 90m, 6h, 1d12h")
+            sure = per_cent / 100 if found[5] else Objective().sure
+            if total_s > 0 and 0.5 <= sure <= 0.999:
+                return Objective(kind="deadline", deadline_s=total_s, sure=sure)
+    raise _bad(
+        name,
+        value,
+        "time, cost, node-hours, or deadline:T@P% with T like 90m, 6h, 1d12h and P from 50 "
+        "to 99.9 (deadline:T is deadline:T@90%)",
+    )
 
 
 def absolute(path: str, cwd: Path) -> str:

@@ -20,6 +20,7 @@ from sbtrain.script import Script, read_script
 from sbtrain.script_notes import serves_any_layout
 from sbtrain.submission import Asked, ask, asked_signal
 from sbtrain_perf.errors import PlanError, RequestError
+from sbtrain_perf.request import slurm_partition
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
@@ -107,7 +108,7 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
             warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
             asked, decision = unbound, without
     if client is not None and _is_open(asked.request):
-        waits = queue_waits(asked, decision.rows, client)
+        waits = queue_waits(asked, decision.rows, client, gres=_gres(shape))
         warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
@@ -175,6 +176,10 @@ def _with_waits(
     return shape, later
 
 
+def _gres(shape: ClusterShape) -> dict[str, str]:
+    return {one.name: one.gres for one in shape.partitions if one.gres}
+
+
 def _is_open(request: Request) -> bool:
     """Whether anything is left to choose that a queue bears on."""
     several = request.partition is None or "," in request.partition
@@ -211,7 +216,7 @@ def no_plan(decision: Decision) -> PlanError:
 
 
 def _check_partition(wanted: str | None, shape: ClusterShape) -> None:
-    known = [partition.name for partition in shape.partitions]
+    known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
     unknown = [name for name in (wanted or "").split(",") if name and name not in known]
     if unknown:
         shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")

@@ -8,12 +8,15 @@ few are put, and none where the user has fixed partition and nodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sbtrain.argv import given
 from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
 from sbtrain.slurm.client import Submission
+from sbtrain.submission import GPU_OPTIONS
+from sbtrain_perf.request import slurm_partition
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
@@ -45,9 +48,13 @@ def queue_waits(
     rows: Sequence[Row],
     client: SlurmClient,
     *,
+    gres: Mapping[str, str] | None = None,
     now: Callable[[], float] = time.time,
 ) -> Waits:
-    """Ask Slurm about the first row of each of the first partitions; rows come best first."""
+    """Ask Slurm about the first row of each of the first partitions; rows come best first.
+
+    gres: what the job asks for in partitions of several types of GPU.
+    """
     best: dict[str, Row] = {}
     for row in rows:
         if row.prediction is not None:
@@ -55,14 +62,14 @@ def queue_waits(
     waits = Waits()
     try:
         known = {partition.name for partition in client.partitions()}
-        if not known & set(best):
+        if not known & {slurm_partition(name) for name in best}:
             return Waits()
         for name, row in list(best.items())[:MOST_PARTITIONS]:
-            if name not in known:
+            if slurm_partition(name) not in known:
                 waits.refused[name] = "Slurm has no such partition"
                 continue
             try:
-                _ask(asked, row, client, waits, now)
+                _ask(asked, row, client, waits, now, (gres or {}).get(name, ""))
             except SlurmRejectedError as error:
                 waits.refused[name] = error.message
     except SlurmMissingError:
@@ -73,10 +80,16 @@ def queue_waits(
 
 
 def _ask(
-    asked: Asked, row: Row, client: SlurmClient, waits: Waits, now: Callable[[], float]
+    asked: Asked,
+    row: Row,
+    client: SlurmClient,
+    waits: Waits,
+    now: Callable[[], float],
+    gres: str,
 ) -> None:
     def wait_s(nodes: int) -> float:
-        start_s = client.test_only(_question(asked, row.partition, nodes)).start_time_s
+        question = _question(asked, slurm_partition(row.partition), nodes, gres)
+        start_s = client.test_only(question).start_time_s
         return max(start_s - now(), 0.0)
 
     nodes, least = row.nodes, asked.request.nodes.low
@@ -90,7 +103,7 @@ def _ask(
             return
 
 
-def _question(asked: Asked, partition: str, nodes: int) -> Submission:
+def _question(asked: Asked, partition: str, nodes: int, gres: str) -> Submission:
     """A job of that size with all that the user asked for, and no work in it."""
     lines = ("#!/bin/sh", *asked.directives.kept_lines, "exit")
     return Submission(
@@ -99,6 +112,7 @@ def _question(asked: Asked, partition: str, nodes: int) -> Submission:
             f"--partition={partition}",
             f"--nodes={nodes}",
             "--exclusive",
+            *([f"--gres={gres}"] if gres and not given(asked.settings, *GPU_OPTIONS) else ()),
         ),
         script_text="\n".join(lines) + "\n",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import re
@@ -13,7 +14,7 @@ from typing import Any
 from sbtrain.errors import SiteError
 from sbtrain.site_schema import KeyPath, Problem, schema_problems
 from sbtrain.toml_lines import key_lines
-from sbtrain_perf.request import ClusterShape, GpuType, Partition
+from sbtrain_perf.request import ClusterShape, GpuGroup, GpuType, Partition
 
 _GB = 1e9
 _GBIT = 1e9 / 8
@@ -180,7 +181,7 @@ def _contradictions(data: dict[str, Any]) -> Iterator[Problem]:
     gpus = data.get("gpus", {})
     for name, partition in data["partitions"].items():
         path = ("partitions", name)
-        if re.search(r"[\s,]", name) or not name:
+        if re.search(r"[\s,:]", name) or not name:
             yield Problem(path=path, message=f"{name!r} cannot be a partition's name")
         for key, message in _partition_contradictions(partition, gpus):
             yield Problem(path=(*path, key), message=message)
@@ -196,6 +197,15 @@ def _partition_contradictions(
     if gpu is not None and gpu not in gpus:
         known = ", ".join(gpus) or "none"
         yield "gpu", f"there is no gpus.{gpu} in this file (there: {known})"
+    groups = partition.get("gpu_types", {})
+    if groups and gpu is not None:
+        yield "gpu_types", "given, and gpu too: give one of them"
+    held = sum(group["nodes"] for group in groups.values())
+    if held > nodes:
+        yield "gpu_types", f"{held} nodes together, the partition has {nodes}"
+    for name in groups:
+        if name not in gpus:
+            yield "gpu_types", f"there is no gpus.{name} in this file"
     if gpu is None and "gpus_per_node" in partition:
         yield "gpus_per_node", "given, but gpu is not"
     if not partition.get("preemptible", False) and "mean_time_to_preemption_h" in partition:
@@ -227,7 +237,9 @@ def _shape(data: dict[str, Any], path: Path) -> ClusterShape:
         name=data["name"],
         source=str(path),
         partitions=tuple(
-            _partition(name, partition, gpus) for name, partition in data["partitions"].items()
+            pool
+            for name, partition in data["partitions"].items()
+            for pool in _pools(_partition(name, partition, gpus), partition, gpus)
         ),
         shared_bytes_s=data["shared_gb_s"] * _GB,
         shared_client_bytes_s=data["shared_client_gb_s"] * _GB,
@@ -264,4 +276,53 @@ def _partition(name: str, data: dict[str, Any], gpus: dict[str, GpuType]) -> Par
         scratch_path=data.get("scratch"),
         scratch_bytes=int(data.get("scratch_gib", 0) * _GIB),
         **given,
+    )
+
+
+def _pools(
+    plain: Partition, data: dict[str, Any], gpus: dict[str, GpuType]
+) -> Iterator[Partition]:
+    """A partition as it is; or, of several types of GPU, one a type and one of any nodes.
+
+    Without a heterogeneous job Slurm cannot be asked for so many nodes of one type and so
+    many of another: it is asked for one type, or for any.
+    """
+    types = data.get("gpu_types", {})
+    if not types:
+        yield plain
+        return
+    groups = []
+    for name, of in types.items():
+        group = GpuGroup(gpu=gpus[name], nodes=of["nodes"], gpus_per_node=of["gpus_per_node"])
+        groups.append(group)
+        yield dataclasses.replace(
+            plain,
+            name=f"{plain.name}:{name}",
+            nodes=group.nodes,
+            max_nodes_per_job=min(plain.max_nodes_per_job, group.nodes),
+            gpu=group.gpu,
+            gpus_per_node=group.gpus_per_node,
+            gres=f"gpu:{of.get('gres', name)}:{group.gpus_per_node}",
+        )
+    if len(groups) > 1:
+        yield _mixed(plain, groups)
+
+
+def _mixed(plain: Partition, groups: list[GpuGroup]) -> Partition:
+    """Any nodes, as many GPUs of each as all have; the slowest GPU sets all-reduce's pace."""
+    fewest = min(group.gpus_per_node for group in groups)
+    return dataclasses.replace(
+        plain,
+        name=f"{plain.name}:mixed",
+        nodes=sum(group.nodes for group in groups),
+        max_nodes_per_job=min(plain.max_nodes_per_job, sum(group.nodes for group in groups)),
+        gpu=GpuType(
+            name="mixed",
+            peak_tflops=min(group.gpu.peak_tflops for group in groups),
+            memory_gib=min(group.gpu.memory_gib for group in groups),
+            memory_bytes_s=min(group.gpu.memory_bytes_s for group in groups),
+        ),
+        gpus_per_node=fewest,
+        gres=f"gpu:{fewest}",
+        mix=tuple(dataclasses.replace(group, gpus_per_node=fewest) for group in groups),
     )

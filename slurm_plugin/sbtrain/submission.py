@@ -24,7 +24,7 @@ from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import RequestError
-from sbtrain_perf.request import ModelShape, NodeRange, Plan, Request
+from sbtrain_perf.request import ModelShape, NodeRange, Plan, Request, slurm_partition
 
 _ENVIRONMENT = {
     "SBATCH_ARRAY_INX": "array",
@@ -42,7 +42,7 @@ _ENVIRONMENT = {
     "SBATCH_TIMELIMIT": "time",
 }
 _SWITCHES = {"requeue", "no-requeue"}
-_GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 _LEAST_LEAD_S, _MOST_LEAD_S = 60, 600
 
 
@@ -161,9 +161,9 @@ def additions(asked: Asked, plan: Plan) -> Additions:
         directives.append(f"--{name}={value}")
 
     if not given(settings, "partition"):
-        add("partition", plan.partition)
-    elif last_value(settings, "partition") != plan.partition:
-        words.append(f"--partition={plan.partition}")
+        add("partition", slurm_partition(plan.partition))
+    elif last_value(settings, "partition") != slurm_partition(plan.partition):
+        words.append(f"--partition={slurm_partition(plan.partition)}")
     if not given(settings, "nodes"):
         add("nodes", str(plan.nodes))
     elif last_value(settings, "nodes") != str(plan.nodes):
@@ -172,8 +172,8 @@ def additions(asked: Asked, plan: Plan) -> Additions:
         add("ntasks-per-node", "1")
     if not given(settings, "exclusive", "oversubscribe", "cpus-per-task"):
         directives.append("--exclusive")
-    if plan.gpus_per_node and not given(settings, *_GPU_OPTIONS):
-        add("gres", f"gpu:{plan.gpus_per_node}")
+    if plan.gpus_per_node and not given(settings, *GPU_OPTIONS):
+        add("gres", plan.gres or f"gpu:{plan.gpus_per_node}")
     if plan.resumable and not given(settings, "signal"):  # others train up to the limit
         lead = lead_s(plan, asked.request.time_limit_s)
         add("signal", f"B:{plan.preemption_signal}@{lead}")

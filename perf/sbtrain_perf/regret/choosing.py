@@ -1,11 +1,10 @@
 """The planner's choice among measured configurations, and what it gives away.
 
-The rule is the planner's: the configuration whose predicted value is best, among equals the
-one with the fewest nodes. On top of it, a further server must gain more than what two runs
-of one configuration differ by. A further worker need not: where servers seem saturated and
-are not, sparing one costs more than it can save. Values are throughput (objective time: a
-given number of samples ends soonest) and throughput a node (objective node-hours: it ends
-with the fewest).
+The rule is the planner's own code (sbtrain_perf.near_tie): of the configurations predicted
+to be nearly fastest the one that spares more nodes than it gives away of the time; under
+node-hours the least, of equal ones that with the fewest nodes. Values are throughput
+(objective time: a given number of samples ends soonest) and throughput a node (objective
+node-hours: it ends with the fewest).
 """
 
 from __future__ import annotations
@@ -15,10 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from sbtrain_perf.near_tie import NEAR, nearly_fastest
+
 Objective = Literal["time", "node-hours"]
 OBJECTIVES: tuple[Objective, ...] = ("time", "node-hours")
 CLOSE = 0.05  # a choice within this of the best is as good, by the bar
-REPEATS = 0.02  # what two runs of one configuration differ by (CM-DARE's clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +74,20 @@ class Choice:
     right_servers: int
 
 
+Pick = Callable[[Sequence[Option]], Option]
+
+
 def judge(curve: Curve, objective: Objective) -> list[Choice]:
     """The planner's choice, and that of the yardstick that takes as much as there is."""
-    rules: dict[str, Callable[[Option], float]] = {
-        "ours": lambda option: _worth(option, option.predicted, objective),
-        "most": lambda option: float(option.size),
-    }
+    rules: dict[str, Pick] = {"ours": _planned(objective), "most": _most}
     best = _best(curve.options, lambda option: _worth(option, option.measured, objective))
     choices = []
-    for rule, value in rules.items():
-        chosen = _pick(curve.options, value)
+    for rule, pick in rules.items():
+        chosen = pick(curve.options)
         ratio = _worth(chosen, chosen.measured, objective) / _worth(
             best, best.measured, objective
         )
-        decisions = _server_decisions(curve, value, objective)
+        decisions = _server_decisions(curve, pick, objective)
         choices.append(
             Choice(
                 source=curve.source,
@@ -108,25 +110,30 @@ def _worth(option: Option, throughput: float, objective: Objective) -> float:
     return throughput / option.nodes if objective == "node-hours" else throughput
 
 
-def _pick(options: Sequence[Option], value: Callable[[Option], float]) -> Option:
-    """The best; or with as many workers and fewer servers, what comes within REPEATS of it."""
-    best = _best(options, value)
-    least = (1.0 - REPEATS) * value(best)
-    alike = [
-        option
-        for option in options
-        if option.size == best.size and option.nodes < best.nodes and value(option) >= least
-    ]
-    return min([*alike, best], key=lambda option: (option.servers, -value(option)))
+def _planned(objective: Objective) -> Pick:
+    """What the planner takes by its predictions; node-hours stand in for the price."""
+
+    def value(option: Option) -> float:
+        return _worth(option, option.predicted, objective)
+
+    def nearly(options: Sequence[Option]) -> Option:
+        seconds = np.array([1.0 / value(option) for option in options])
+        nodes = np.array([option.nodes for option in options])
+        return options[nearly_fastest(seconds, nodes * seconds, nodes)]
+
+    return nearly if objective == "time" else lambda options: _best(options, value)
+
+
+def _most(options: Sequence[Option]) -> Option:
+    """The yardstick takes as much as there is, on few nodes and with few servers."""
+    return min(options, key=lambda option: (-option.size, option.nodes))
 
 
 def _best(options: Sequence[Option], value: Callable[[Option], float]) -> Option:
     return min(options, key=lambda option: (-value(option), option.nodes))
 
 
-def _server_decisions(
-    curve: Curve, value: Callable[[Option], float], objective: Objective
-) -> list[bool]:
+def _server_decisions(curve: Curve, pick: Pick, objective: Objective) -> list[bool]:
     """For every number of workers that was measured with several numbers of servers.
 
     Right is the best measured number, and a smaller one that is slower by no more than runs
@@ -140,12 +147,12 @@ def _server_decisions(
     for options in by_size.values():
         if len({option.servers for option in options}) < 2:
             continue
-        chosen = _pick(options, value)
+        chosen = pick(options)
         best = _best(options, lambda option: _worth(option, option.measured, objective))
         ratio = _worth(chosen, chosen.measured, objective) / _worth(
             best, best.measured, objective
         )
-        tied = chosen.servers < best.servers and ratio >= 1.0 - REPEATS
+        tied = chosen.servers < best.servers and ratio >= 1.0 - NEAR
         decisions.append(chosen.servers == best.servers or tied)
     return decisions
 

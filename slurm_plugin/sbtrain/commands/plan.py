@@ -22,6 +22,10 @@ What sbtrain would do with the same words: every candidate of partition, layout 
 what each is predicted to take, and why one is chosen. Submits nothing and asks no Slurm: as
 if the cluster were empty.
 
+The time to stage the data stands beside what it would take without: read from the shared
+filesystem by every node at once, or by one after another. Where the site states no scratch
+for a partition, every node reads the shared filesystem, and is planned so.
+
   --site SITE   site file, by name or path, as --train-site
   --json        print JSON
 

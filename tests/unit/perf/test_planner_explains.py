@@ -35,6 +35,25 @@ def test_a_deadline_takes_the_cheapest_row_that_keeps_it() -> None:
     assert not any("no plan keeps" in note for note in decision.notes)
 
 
+def test_the_probability_of_a_deadline_is_the_users_to_choose() -> None:
+    shape = cluster()
+    fastest = decide(request(), shape).chosen
+    assert fastest is not None
+    limit = 2 * (fastest.prediction.total_high_s or 0.0)
+    odds = []
+    for sure in (0.5, 0.9, 0.99):
+        objective = Objective(kind="deadline", deadline_s=limit, sure=sure)
+        row = chosen_row(decide(request(objective=objective), shape))
+        assert row.deadline_odds is not None
+        assert row.deadline_odds >= sure - 1e-6
+        odds.append(row.deadline_odds)
+    assert odds[0] < odds[1] < odds[2]
+    with pytest.raises(PlanError, match=r"probability of 0\.4"):
+        decide(
+            request(objective=Objective(kind="deadline", deadline_s=9.0, sure=0.4)), cluster()
+        )
+
+
 def test_a_deadline_that_none_is_sure_to_keep_takes_the_likeliest() -> None:
     shape = cluster()
     fastest = decide(request(), shape).chosen

@@ -222,9 +222,10 @@ def test_a_file_cut_short_is_an_error_or_yields_rows_that_are_whole(tmp_path: Pa
         except TimingLogError:
             errors += 1
         else:
-            (rank,) = timings.ranks
-            assert (rank.seconds == 0.1).all()
-            assert rank.step.tolist() == list(range(1, len(rank.step) + 1))
+            assert len(timings.ranks) <= 1  # none where the cut took the list of ranks
+            for rank in timings.ranks:
+                assert (rank.seconds == 0.1).all()
+                assert rank.step.tolist() == list(range(1, len(rank.step) + 1))
     assert errors > 0
 
 

@@ -32,6 +32,12 @@ def test_nothing_given() -> None:
         ("objective", "cost", "objective", Objective(kind="cost")),
         ("objective", "node-hours", "objective", Objective(kind="node-hours")),
         ("objective", "deadline:6h", "objective", Objective(kind="deadline", deadline_s=21600)),
+        (
+            "objective",
+            "deadline:1d12h@99.5%",
+            "objective",
+            Objective(kind="deadline", deadline_s=129600, sure=0.995),
+        ),
         ("objective", "deadline:90m", "objective", Objective(kind="deadline", deadline_s=5400)),
         (
             "objective",
@@ -74,6 +80,9 @@ def test_a_value(name: str, value: str, field: str, expected: object) -> None:
         ("objective", "deadline:"),
         ("objective", "deadline:0h"),
         ("objective", "deadline:6"),
+        ("objective", "deadline:6h@95"),
+        ("objective", "deadline:6h@40%"),
+        ("objective", "deadline:6h@100%"),
         ("objective", "time:3h"),
         ("epochs", "0"),
         ("epochs", "nan"),

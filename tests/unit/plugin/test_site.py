@@ -17,6 +17,7 @@ from sbtrain.site import (
     site_path,
     site_schema,
 )
+from sbtrain_perf.request import slurm_partition
 
 SMALL = """\
 name = "small"
@@ -255,7 +256,8 @@ def test_all_problems_are_listed_and_the_first_counts_the_rest(tmp_path: Path) -
 def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     """A key that the schema knows but the reader ignores would be a silent mistake."""
     top = site_schema()["properties"]
-    partition = top["partitions"]["additionalProperties"]["properties"]
+    partition = dict(top["partitions"]["additionalProperties"]["properties"])
+    del partition["gpu_types"]  # stands for gpu: a test of its own
     values: dict[str, object] = {
         "name": '"n"',
         "currency": '"EUR"',
@@ -303,3 +305,53 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
         except SiteError:
             continue
         assert changed.partitions != shape.partitions, key
+
+
+MIXED = (
+    SMALL.replace('gpu = "k80"\ngpus_per_node = 2\n', "")
+    + """
+[partitions.gpu.gpu_types.k80]
+nodes = 3
+gpus_per_node = 2
+gres = "tesla"
+[partitions.gpu.gpu_types.P100]
+nodes = 1
+gpus_per_node = 4
+[gpus.P100]
+peak_tflops = 9.5
+memory_gib = 16
+memory_gb_s = 732
+"""
+)
+
+
+def test_a_partition_of_several_gpu_types_is_one_a_type_and_one_of_any(tmp_path: Path) -> None:
+    found = load_site(site_file(tmp_path, MIXED), {}).partitions
+    assert [(p.name, p.nodes, p.gpus_per_node, p.gres) for p in found] == [
+        ("gpu:k80", 3, 2, "gpu:tesla:2"),
+        ("gpu:P100", 1, 4, "gpu:P100:4"),
+        ("gpu:mixed", 4, 2, "gpu:2"),
+    ]
+    assert [slurm_partition(p.name) for p in found] == ["gpu"] * 3
+    mixed = found[2]
+    assert mixed.gpu is not None
+    assert (mixed.gpu.peak_tflops, mixed.gpu.memory_gib) == (4.113, 12)
+    assert [(g.gpu.name, g.nodes, g.gpus_per_node) for g in mixed.mix] == [
+        ("k80", 3, 2),
+        ("P100", 1, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("nodes = 3", "nodes = 9", "10 nodes together, the partition has 4"),
+        ("gpu_types.P100]", "gpu_types.V100]", "there is no gpus.V100 in this file"),
+        ("[partitions.gpu]", '[partitions.gpu]\ngpu = "k80"', "given, and gpu too"),
+    ],
+)
+def test_what_contradicts_the_gpu_types_is_named(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    with pytest.raises(SiteError, match=said):
+        load_site(site_file(tmp_path, MIXED.replace(old, new)), {})

@@ -405,3 +405,15 @@ def test_python_needs_no_shebang(tmp_path: Path) -> None:
     script = find("x.py", tmp_path)
     assert script.is_python
     assert script.uses_sbtrain
+
+
+def test_nodes_of_one_gpu_type_are_asked_for_by_its_gres() -> None:
+    plan = dataclasses.replace(
+        example_plan(), partition="gpu:P100", gpus_per_node=4, gres="gpu:P100:4"
+    )
+    said = additions(asked(), plan)
+    assert "--partition=gpu" in said.directives
+    assert "--gres=gpu:P100:4" in said.directives
+    mine = additions(asked("-p", "gpu", "--gres=gpu:P100:1"), plan)
+    assert not [word for word in mine.words if word.startswith("--partition")]
+    assert not [word for word in mine.directives if "gres" in word or "partition" in word]
