@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain_staging.errors import StagingError
+from sbtrain_staging.errors import ScratchError, StagingError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 LAST_WORDS_S = 3.0
 SHARE_VARIABLE = "SBTRAIN_STAGE_SHARE"
+# What somebody can do whose job was submitted with sbtrain, which has none of our options.
+_SCRATCH_HINT = (
+    "free space there, leave the node out (--exclude{}), or give the partition another "
+    "scratch in the site file"
+)
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -177,7 +182,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         commands[options.command](options, environ)
     except StagingError as error:
-        return _complain(error)
+        return _complain(error, environ)
     return 0
 
 
@@ -236,7 +241,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except StagingError as error:
         _keep_exit_code(error)
         if launched_rank(environ) == 0:
-            return _failed(error, options.report)
+            return _failed(error, options.report, environ)
         # A launcher may end all ranks with the first: rank 0 is to have said why by then.
         time.sleep(LAST_WORDS_S)
         return error.exit_code
@@ -265,7 +270,8 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except StagingError as error:
         if world.size > 1:
             _keep_exit_code(error)
-        code = _failed(error, options.report) if world.rank == 0 else error.exit_code
+        lead = world.rank == 0
+        code = _failed(error, options.report, environ) if lead else error.exit_code
     except Exception as error:
         import traceback
 
@@ -283,17 +289,25 @@ def _keep_exit_code(error: StagingError) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(error.exit_code))
 
 
-def _failed(error: StagingError, report: Path | None) -> int:
+def _failed(error: StagingError, report: Path | None, environ: Mapping[str, str]) -> int:
     from sbtrain_staging.report import write_failure
 
     if report is not None:
         write_failure(report, error)
-    return _complain(error)
+    return _complain(error, environ)
 
 
-def _complain(error: StagingError) -> int:
+def _complain(error: StagingError, environ: Mapping[str, str]) -> int:
     sys.stderr.write(f"sbtrain-stage: error: {error.message}\n")
-    if error.hint:
-        sys.stderr.write(f"sbtrain-stage: hint: {error.hint}\n")
+    if hint := hint_for(error, environ):
+        sys.stderr.write(f"sbtrain-stage: hint: {hint}\n")
     sys.stderr.flush()
     return error.exit_code
+
+
+def hint_for(error: StagingError, environ: Mapping[str, str]) -> str:
+    """The error's hint; inside a job of sbtrain's, what its user can do instead."""
+    if "SBTRAIN_ATTEMPT" not in environ or not isinstance(error, ScratchError):
+        return error.hint
+    node = re.search(r"\bon (?:node )?([A-Za-z0-9][\w.-]*\w|\w)(?::|$)", error.message)
+    return _SCRATCH_HINT.format("" if node is None else f"={node[1]}")

@@ -45,7 +45,12 @@ from sbtrain_jobs.record import RunRecord
 from sbtrain_jobs.rendezvous import Rendezvous
 from sbtrain_jobs.roster import Roster
 from sbtrain_jobs.slurm_step import SlurmStep, StepEnded
-from sbtrain_jobs.staged import REPORT_NAME, wants_staging, why_failed
+from sbtrain_jobs.staged import (
+    REPORT_NAME,
+    may_succeed_again,
+    wants_staging,
+    why_failed,
+)
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_perf.request import Plan
 
@@ -93,6 +98,7 @@ class Attempt:
         self._notice_written = False
         self._overdue_said = False
         self._any_spoke = False
+        self._staged_again = False
         self._finished = False  # before anybody was told to end
         self._failure: Failure | None = None
         self._end_by_s = 0.0
@@ -130,6 +136,15 @@ class Attempt:
                 scratch=self._plan.scratch_path,
             ),
         )
+
+    def _stages_again(self, returncode: int) -> bool:
+        """One more try where a rank of staging died without a word."""
+        if self._staged_again or not may_succeed_again(self._folder, returncode=returncode):
+            return False
+        self._staged_again = True
+        self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
+        self._begin_staging()
+        return True
 
     def _begin_agents(self) -> None:
         self._phase = "meeting"
@@ -233,6 +248,8 @@ class Attempt:
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
             return
         if event.name == "staging":
+            if event.returncode != 0 and self._stages_again(event.returncode):
+                return
             if event.returncode != 0:
                 self._fail(*why_failed(self._folder, returncode=event.returncode))
                 return

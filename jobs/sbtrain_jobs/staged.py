@@ -16,6 +16,15 @@ def wants_staging(plan: Plan) -> bool:
     return bool(plan.data.paths) and bool(plan.scratch_path)
 
 
+def may_succeed_again(folder: Path, *, returncode: int) -> bool:
+    """Whether a staging step that failed is worth another try: a rank was killed, and no
+    rank came to say what was wrong. What has arrived is kept, and not fetched again."""
+    from sbtrain_staging.report import read_failed_code
+
+    killed = returncode > 128 and returncode != 128 + signal.SIGALRM
+    return killed and read_failed_code(folder / REPORT_NAME) is None
+
+
 def why_failed(folder: Path, *, returncode: int) -> tuple[int, str]:
     """The exit code of a staging step that failed, in staging's own words, and what to say.
 

@@ -5,6 +5,7 @@ and exits with the highest exit status. Injected by the environment:
     FAKE_SRUN_SKIP=1,2    tasks that are never started
     FAKE_SRUN_EXIT=N      nothing is started; exit with N
     FAKE_SRUN_STAGE_S=S   staging takes S seconds, and brings nothing
+    FAKE_SRUN_STAGE_DIES=N  the first N stagings are killed before they begin
     FAKE_SRUN_STATUS=N    exit with N, whatever the tasks' exit statuses are
     FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
 """
@@ -28,6 +29,13 @@ def main(argv: list[str]) -> int:
     if "sbtrain_staging" in argv and (seconds := os.environ.get("FAKE_SRUN_STAGE_S")):
         time.sleep(float(seconds))
         return 1
+    if "sbtrain_staging" in argv and (deaths := os.environ.get("FAKE_SRUN_STAGE_DIES")):
+        died = Path(os.environ["FAKE_SRUN_PIDS"]) / "stagings-died"
+        with died.open("a+") as stream:
+            stream.seek(0)
+            if len(stream.read()) < int(deaths):
+                stream.write("x")
+                return 128 + signal.SIGKILL
     first = next(i for i, word in enumerate(argv) if not word.startswith("--"))
     options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
     tasks = int(options["ntasks"])
