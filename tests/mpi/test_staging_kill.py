@@ -33,9 +33,11 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def kill_within(nodes, tree: Path, *, after_s: float, chance: random.Random) -> bool:
+def kill_within(
+    nodes, tree: Path, *, share: tuple[str, str], after_s: float, chance: random.Random
+) -> bool:
     """Start staging, kill one or all of its processes; whether it was still running."""
-    argv = nodes.argv(NODES, nodes.run_arguments(tree), programs={})
+    argv = nodes.argv(NODES, nodes.run_arguments(tree, extra=share), programs={})
     quiet = subprocess.DEVNULL
     process = start_process(argv, env=environment(), stderr=quiet, stdout=quiet)
     try:
@@ -56,7 +58,8 @@ def kill_within(nodes, tree: Path, *, after_s: float, chance: random.Random) -> 
 
 
 def trial(nodes, tree: Path, *, longest_s: float, chance: random.Random) -> bool:
-    """One kill and one rerun, from a state that earlier trials left or from nothing."""
+    """One kill and one rerun, from a state that earlier trials left or from nothing, with
+    data moved between the nodes or linked."""
     if chance.random() < 0.5:
         for rank in range(NODES):
             shutil.rmtree(nodes.cache(rank), ignore_errors=True)
@@ -65,8 +68,10 @@ def trial(nodes, tree: Path, *, longest_s: float, chance: random.Random) -> bool
         write_file(
             tree / "images" / f"{number % 7}" / f"{number}.jpg", 999, seed=time.time_ns()
         )
-    running = kill_within(nodes, tree, after_s=chance.uniform(0.05, longest_s), chance=chance)
-    report = nodes.stage(NODES, tree)
+    share = ("--share", chance.choice(("auto", "never")))
+    after_s = chance.uniform(0.05, longest_s)
+    running = kill_within(nodes, tree, share=share, after_s=after_s, chance=chance)
+    report = nodes.stage(NODES, tree, extra=share)
     expected = snapshot(tree)
     for rank, node in enumerate(report.nodes):
         assert snapshot(Path(node.paths[0])) == expected
