@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sbtrain_perf.coefficients import (
-    Learnt,
-    LearntSpread,
-    LearntStep,
-    SpreadTerms,
-    learnt_lifetime,
-)
+from sbtrain_perf.coefficients import Learnt, LearntSpread, LearntStep, SpreadTerms
 from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import Layout, Partition
@@ -225,8 +219,7 @@ class Spreads:
         """Of the logarithm of how often a partition interrupts: as a gamma law's, of the
         shipped spread before and counts of interruptions since."""
         own_sd = self._own.hazard.value
-        finder = self._finder
-        learnt = learnt_lifetime(finder.coefficients, finder.shape.name, partition.name)
+        learnt = self._finder.learnt_lifetime(partition)
         return own_sd if learnt is None else 1.0 / math.sqrt(own_sd**-2 + learnt.ended)
 
     def _save_sd(self) -> float:

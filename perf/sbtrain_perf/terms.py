@@ -19,10 +19,10 @@ import numpy as np
 from sbtrain_perf.coefficients import (
     Coefficients,
     LearntCheckpoint,
+    LearntLifetime,
     LearntStage,
     LearntStart,
     LearntStep,
-    learnt_lifetime,
     nearest_step,
 )
 from sbtrain_perf.job import Job
@@ -145,6 +145,8 @@ class PartitionTerms:
         self.coefficients = coefficients
         self._partitions = {p.name: p for p in shape.partitions}
         self._bases: dict[object, Basis] = {}
+        laws = coefficients.learnt.lifetimes
+        self._lifetimes = {one.partition: one for one in laws if one.cluster == shape.name}
 
     def basis(self, partition: Partition) -> Basis:
         hardware = (
@@ -266,10 +268,12 @@ class PartitionTerms:
         byte_s = self.basis(partition).checkpoint_byte_s
         return float(checkpoint_s(size, fixed_s=fixed_s, byte_s=byte_s))
 
+    def learnt_lifetime(self, partition: Partition) -> LearntLifetime | None:
+        return self._lifetimes.get(partition.name)
+
     def learnt_law(self, partition: Partition) -> Lifetime | None:
         """Of a next allocation in this partition, node failures left out."""
-        name = partition.name
-        learnt = learnt_lifetime(self.coefficients, self.shape.name, name)
+        learnt = self.learnt_lifetime(partition)
         if learnt is None:
             return None
         return Lifetime(edges_s=learnt.edges_s, hazards_1_s=learnt.hazards_1_s)
