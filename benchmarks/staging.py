@@ -193,9 +193,13 @@ def compare(
 ) -> None:
     """Four nodes by staging against the best of the others, in turns."""
     times: dict[str, list[float]] = {name: [] for name in ("staging", *others(source))}
+    moved: list[float] = []
+    share = "auto" if room is None else "never"
     seen = str(source) if room is None else f"{{mount}}/{source.name}"
     for _ in range(bench.size(3, 1)):
-        times["staging"].append(bench.stage(4, seen, room=room).seconds)
+        times["staging"].append(bench.stage(4, seen, room=room, share=share).seconds)
+        if room is None:
+            moved.append(bench.stage(4, seen).seconds)
         for name in others(source):
             times[name].append(other_seconds(bench, source, name, 4, room))
     bench.fresh()
@@ -203,18 +207,25 @@ def compare(
     best = min(others(source), key=middle.__getitem__)
     shown = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in middle.items())
     bench.add(what, f"best: {best}", middle[best] / middle["staging"], least=least, note=shown)
+    if moved:
+        seconds = statistics.median(moved)
+        bench.tell(
+            f"{what}, without links", f"best: {best}", middle[best] / seconds,
+            note=f"staging {seconds:.2f} s",
+        )  # fmt: skip
 
 
 def bench_file(bench: Bench) -> None:
     file = make_file(bench.work / "one.h5", bench.size(1024, 128) * MIB)
-    compare(bench, "4 nodes on this host, one 1 GiB file, best / staging", file, least=1.0)
+    size = f"{file.stat().st_size >> 20:,} MiB"
+    compare(bench, f"4 nodes on this host, one file of {size}, best / staging", file, least=1.0)
 
 
 def bench_tree(bench: Bench) -> None:
-    tree = make_tree(bench.work / "tree", bench.size(20_000, 2_000), 100_000)
-    compare(
-        bench, "4 nodes on this host, 20,000 files of 100 KB, best / staging", tree, least=2.0
-    )
+    count = bench.size(20_000, 2_000)
+    tree = make_tree(bench.work / "tree", count, 100_000)
+    what = f"4 nodes on this host, {count:,} files of 100 KB, best / staging"
+    compare(bench, what, tree, least=2.0)
 
 
 def bench_shared(bench: Bench) -> None:
@@ -250,7 +261,7 @@ def bench_overlap(bench: Bench) -> None:
         4, link_mbit=LINK_MBIT, server_mbit=LINK_MBIT, shared=None, work=bench.work
     ) as room:
         bench.fresh()
-        extra = ("--order-seed", str(SEED))
+        extra = ("--order-seed", str(SEED), "--share", "never")
         argv = bench.argv(4, str(tree), room=room, extra=extra)
         process = start_process(argv, env={**os.environ, **MPI_OVER_TCP})
         try:
@@ -268,6 +279,21 @@ def bench_overlap(bench: Bench) -> None:
             end_session(process)
             process.wait()
     bench.add(what, "1", first_s / full_s, most=0.1, note=f"{first_s:.2f} s of {full_s:.2f} s")
+
+
+def bench_kills(bench: Bench) -> None:
+    """A few of the thousand kills of the slow tests."""
+    asked = 5
+    test = "tests/mpi/test_staging_kill.py"
+    argv = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", str(ROOT / test)]
+    result = run_command(argv, timeout_s=LIMIT_S, cwd=ROOT, check="keep")
+    bench.add(
+        "kill -9 at random points, then rerun: verified trees, no stray file",
+        f"{asked} kills; `make test-long` does 1,000",
+        asked if result.returncode == 0 else 0,
+        least=asked,
+        note="" if result.returncode == 0 else result.stdout[-400:],
+    )
 
 
 def bench_memory(bench: Bench) -> None:
@@ -303,6 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "shared": lambda: bench_shared(bench),
             "overlap": lambda: bench_overlap(bench),
             "memory": lambda: bench_memory(bench),
+            "kills": lambda: bench_kills(bench),
         }  # fmt: skip
         for name, part in parts.items():
             if not options.only or name in options.only:

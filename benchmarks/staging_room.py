@@ -25,7 +25,8 @@ SFTP_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-serve
 PORT = 2222
 # Real links lose a little to headers; tbf counts them.
 HEADERS = 1448 / 1514
-# Shared memory and shared copies off: between real nodes there are none. TCP through each node's own device.
+# Shared memory and links to neighbours' files off: between real nodes there are none.
+# TCP through each node's own device.
 MPI_OVER_TCP = {
     "MPIR_CVAR_NOLOCAL": "1",
     "MPIR_CVAR_CH4_NETMOD": "ofi",

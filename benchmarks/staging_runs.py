@@ -24,7 +24,7 @@ LIMIT_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One bar; met is None where it could not be measured."""
+    """One figure; met is None where it could not be measured, or no bar is set."""
 
     what: str
     yardstick: str
@@ -58,6 +58,13 @@ class Bench:
             Row(what=what, yardstick=yardstick, value=float(value), bar=bar, met=met, note=note)
         )
         say(f"{what}: {value:.4g} (bar {bar}) {note}")
+
+    def tell(self, what: str, yardstick: str, value: float, *, note: str = "") -> None:
+        """A figure that is shown without a bar."""
+        self.rows.append(
+            Row(what=what, yardstick=yardstick, value=value, bar="-", met=None, note=note)
+        )
+        say(f"{what}: {value:.4g} {note}")
 
     def skip(self, what: str, bar: str, why: str) -> None:
         self.rows.append(Row(what=what, yardstick="", value=None, bar=bar, met=None, note=why))
@@ -94,12 +101,20 @@ class Bench:
         return argv
 
     def stage(
-        self, nodes: int, source: str, *, room: Room | None = None, keep: bool = False
+        self,
+        nodes: int,
+        source: str,
+        *,
+        room: Room | None = None,
+        keep: bool = False,
+        share: str = "never",
     ) -> StagingReport:
+        """Stage once. `share` "auto" lets nodes link to each other's files, for all of them
+        are on one filesystem here; "never" has them move the data, as between hosts."""
         if not keep:
             self.fresh()
         environment = {**os.environ, **(MPI_OVER_TCP if room is not None else {})}
-        argv = self.argv(nodes, source, room=room)
+        argv = self.argv(nodes, source, room=room, extra=("--share", share))
         run_command(argv, timeout_s=LIMIT_S, env=environment)
         report = read_report(self.work / "stage.json")
         self.peaks += [node.peak_memory_bytes for node in report.nodes]
@@ -134,7 +149,8 @@ def table(rows: Sequence[Row]) -> str:
     cells = [("what", "yardstick", "value", "bar", "met")]
     for row in rows:
         value = "-" if row.value is None else f"{row.value:.4g}"
-        met = "skipped" if row.met is None else "yes" if row.met else "NO"
+        unmet = "skipped" if row.value is None else "-"
+        met = unmet if row.met is None else "yes" if row.met else "NO"
         cells.append((row.what, row.yardstick, value, row.bar, met))
     widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
     return "\n".join(
