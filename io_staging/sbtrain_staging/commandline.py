@@ -85,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--key", required=True, help="the run or job that counts on the copies")
     run.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report there")
     run.add_argument(
+        "--events",
+        type=Path,
+        metavar="FILE",
+        help="append progress there, a JSON object a line",
+    )
+    run.add_argument(
         "--expect-size", type=int, metavar="BYTES", help="fail unless the sources hold this"
     )
     run.add_argument("--quota", type=bytes_of, metavar="SIZE", help="most copies on a node")
@@ -256,6 +262,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         mode=options.mode,
         epoch=options.epoch or 0,
         share=share,
+        events=options.events,
     )
     code = 0
     try:

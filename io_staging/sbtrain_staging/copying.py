@@ -171,6 +171,7 @@ class Copying:
         except StagingError as error:
             self._world.fail(error)
             raise
+        progress.end(missing)
         tally.source_bytes_read += move.source_bytes_read()
         tally.received_bytes += move.bytes_written()
         self._check_unchanged()

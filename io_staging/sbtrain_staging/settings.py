@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 DEFAULT_HOLD_S = 24 * 3600.0
 
@@ -23,6 +24,7 @@ class Settings:
         mode: "replicate" (all nodes hold all), "shard" (each node holds its part) or
             "stream" (nothing is copied; the report names the source itself).
         share: "auto" (nodes on one filesystem of one host copy once and link) or "never".
+        events: where progress is logged, for programs that look on; None is nowhere.
         epoch: for which parts are dealt; from the second on, older parts are given up.
     """
 
@@ -35,4 +37,5 @@ class Settings:
     order_seed: int | None = None
     mode: str = "replicate"
     share: str = "auto"
+    events: Path | None = None
     epoch: int = 0

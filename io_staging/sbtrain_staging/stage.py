@@ -13,6 +13,7 @@ from sbtrain_staging import scratch
 from sbtrain_staging.cache import NodeCache
 from sbtrain_staging.copying import Copying
 from sbtrain_staging.errors import ScratchError, SourceError, WorldError
+from sbtrain_staging.events import EventLog
 from sbtrain_staging.manifest import Manifest
 from sbtrain_staging.neighbours import find_neighbours, nobody
 from sbtrain_staging.partial import PartialCopy
@@ -46,7 +47,10 @@ class Stager:
         self._environ = environ
         self._tally = Tally()
         self._neighbours = nobody(world.size)
-        self._progress = Progress(node_names=self._names)
+        logged = settings.events if world.rank == 0 else None
+        self._progress = Progress(
+            node_names=self._names, events=None if logged is None else EventLog(logged)
+        )
         self._rank = Rank(
             world=world,
             settings=settings,

@@ -46,6 +46,7 @@ from sbtrain_jobs.rendezvous import Rendezvous
 from sbtrain_jobs.roster import Roster
 from sbtrain_jobs.slurm_step import SlurmStep, StepEnded
 from sbtrain_jobs.staged import (
+    EVENTS_NAME,
     REPORT_NAME,
     may_succeed_again,
     wants_staging,
@@ -133,6 +134,7 @@ class Attempt:
                 self._plan,
                 python=sys.executable,
                 report=str(self._folder / REPORT_NAME),
+                events=str(self._folder / EVENTS_NAME),
                 scratch=self._plan.scratch_path,
             ),
         )

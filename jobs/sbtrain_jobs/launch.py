@@ -52,7 +52,9 @@ def agent_command(plan: Plan, *, python: str, plan_path: str) -> tuple[str, ...]
     )
 
 
-def staging_command(plan: Plan, *, python: str, report: str, scratch: str) -> tuple[str, ...]:
+def staging_command(
+    plan: Plan, *, python: str, report: str, events: str, scratch: str
+) -> tuple[str, ...]:
     """The step that brings plan.data to every node: one MPI rank a node."""
     return (
         "srun",
@@ -70,6 +72,8 @@ def staging_command(plan: Plan, *, python: str, report: str, scratch: str) -> tu
         plan.run_id,
         "--report",
         report,
+        "--events",
+        events,
         *plan.data.paths,
     )
 

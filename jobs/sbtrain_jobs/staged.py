@@ -10,6 +10,7 @@ from sbtrain_jobs.trainer_log import how_it_ended
 from sbtrain_perf.request import Plan
 
 REPORT_NAME = "stage.json"
+EVENTS_NAME = "events.jsonl"
 
 
 def wants_staging(plan: Plan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -21,7 +22,10 @@ pytestmark = pytest.mark.mpi
 def test_file_and_tree_are_read_once_and_equal_on_all_nodes(nodes, tmp_path: Path) -> None:
     file = write_file(tmp_path / "data.h5", 20 * (1 << 20) + 3)
     tree = write_odd_tree(tmp_path / "tree")
-    report = nodes.stage(4, file, tree)
+    events = tmp_path / "events.jsonl"
+    report = nodes.stage(4, file, tree, extra=("--events", str(events)))
+    told = [json.loads(line)["event"] for line in events.read_text().splitlines()]
+    assert told == ["begin", "end", "begin", "end"]
     moved = sum(path.stat().st_size for path in (file, *tree.rglob("*")) if path.is_file())
     assert report.source_bytes_read <= moved
     assert [node.source_bytes_read for node in report.nodes[1:]] == [0, 0, 0]

@@ -108,6 +108,8 @@ def _detail(status: RunStatus) -> str:
             ("plan", f"{nodes} of {status.partition}, {way}, {count(status.steps, 'step')}")
         )
     rows.append(("folder", status.run_dir))
+    if now := under_way(status):
+        rows.append(("now", now))
     if status.saved_step is not None:
         rows.append(("saved", f"step {status.saved_step:,}"))
     if status.metrics:
@@ -117,6 +119,27 @@ def _detail(status: RunStatus) -> str:
     lines += [f"{'attempt':9}{text}" for text in _attempts(status)]
     lines += ["", *_measured(status)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def under_way(status: RunStatus) -> str:
+    """How far staging is, where the last attempt is at it."""
+    if not status.attempts or status.final or status.attempts[-1].ended_at:
+        return ""
+    from sbtrain_jobs.staged import EVENTS_NAME
+    from sbtrain_staging.events import newest_event
+
+    folder = Path(status.run_dir, "attempts", str(status.attempts[-1].attempt))
+    found = newest_event(folder / EVENTS_NAME) or {}
+    if found.get("event") != "progress":
+        return ""
+    done, wanted, rate = (found.get(k) for k in ("done_bytes", "bytes", "bytes_1_s"))
+    if not (isinstance(done, int) and isinstance(wanted, int) and isinstance(rate, int)):
+        return ""
+    left = f", {duration((wanted - done) / rate)} left" if rate else ""
+    return (
+        f"{found.get('title')}: {done / max(wanted, 1):.0%} on {found.get('node')}, the last, "
+        f"{amount(rate / 1e6)} MB/s{left}"
+    )
 
 
 def _attempts(status: RunStatus) -> Iterator[str]:

@@ -168,7 +168,9 @@ def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
 
 def test_staging_names_every_source_and_the_plans_mpi() -> None:
     plan = example_plan(data=DataSet(paths=("/s/a b.h5", "/s/tree")))
-    argv = staging_command(plan, python="/v/python", report="/r/stage.json", scratch="/tmp/%n")
+    argv = staging_command(
+        plan, python="/v/python", report="/r/stage.json", events="/r/e", scratch="/tmp/%n"
+    )
     assert "--mpi=pmi2" in argv
     assert argv[-2:] == ("/s/a b.h5", "/s/tree")
     assert argv[argv.index("--to") + 1] == "/tmp/%n"

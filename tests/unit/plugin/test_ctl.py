@@ -13,7 +13,7 @@ import pytest
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from plans import example_plan
 from sbtrain.commands.ctl import run
-from sbtrain.commands.status import causes
+from sbtrain.commands.status import causes, under_way
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.ledger import Run, append_run
 from sbtrain.run_status import LOST, UNKNOWN, RunStatus, overview
@@ -27,6 +27,7 @@ from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.request import NodeRange, Plan, Request
 from sbtrain_perf.timing_log import TimingLog
+from sbtrain_staging.events import EventLog
 
 BEGAN = "2026-11-30T00:00:00+00:00"
 ENDED = "2026-11-30T00:05:00+00:00"
@@ -165,6 +166,22 @@ def test_tasks_of_an_array_are_runs_of_their_own(tmp_path: Path) -> None:
     run = make_run(tmp_path, "7", task="2")
     statuses = overview([run], silent_slurm()).runs
     assert [(s.run_id, s.job_id) for s in statuses] == [("digits-7-2", "7_2")]
+
+
+def test_status_tells_how_far_staging_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "7")
+    tell(run, started(0))
+    status = replace(only(overview([run], silent_slurm()).runs), state="running")
+    (attempt,) = status.attempts
+    assert under_way(status) == ""
+    folder = Path(status.run_dir, "attempts", str(attempt.attempt))
+    folder.mkdir(parents=True, exist_ok=True)
+    log = EventLog(folder / "events.jsonl")
+    facts: dict[str, str | float] = {"title": "staging d.h5", "node": "c7", "bytes": 4 * 10**9}
+    log.add("progress", **facts, done_bytes=10**9, bytes_1_s=10**8)
+    assert under_way(status) == "staging d.h5: 25% on c7, the last, 100 MB/s, 30 s left"
+    log.add("end", **facts, done_bytes=4 * 10**9, bytes_1_s=10**8)
+    assert under_way(status) == ""
 
 
 def test_status_as_a_command(tmp_path: Path, environ: dict[str, str]) -> None:
