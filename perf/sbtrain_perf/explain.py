@@ -169,6 +169,8 @@ def _staging(plan: Plan, shape: ClusterShape) -> Iterator[str]:
         what = (
             f"{plan.partition} has no scratch, so every node reads the shared filesystem, which"
         )
+    if max(seconds for _, seconds in others) < took_s:
+        return  # so little data that the time is the start of staging itself
     said = ", ".join(
         f"{how} {duration(seconds)} ({ratio(seconds / took_s)} x)" for how, seconds in others
     )

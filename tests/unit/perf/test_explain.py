@@ -100,6 +100,8 @@ def test_staging_stands_beside_reading_from_the_shared_filesystem() -> None:
     slower = ratio(8 * 80 / 2 / plan.prediction.stage_s)
     assert f"at once 5 min 20 s ({slower} x)" in words
     assert "one node after another 10 min 40 s (" in words
+    little = {**asked, "data": DataSet(paths=("/d",), total_bytes=100, samples=1)}
+    assert "one node after another" not in plan_table(decide(site, **little), site)
     bare = dataclasses.replace(staged, scratch_path=None)
     diskless = dataclasses.replace(site, partitions=(bare,))
     words = " ".join(plan_table(decide(diskless, **asked), diskless).split())
