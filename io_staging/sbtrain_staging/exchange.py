@@ -16,6 +16,7 @@ from urllib.parse import quote
 from sbtrain_staging.cache import NodeCache
 from sbtrain_staging.disk import CopyReader, SourceReader, TreeReader, TreeWriter
 from sbtrain_staging.manifest import Manifest
+from sbtrain_staging.move import Moved
 from sbtrain_staging.partial import PartialCopy
 from sbtrain_staging.pieces import PieceTable, from_bytes, members, set_of, to_bytes
 from sbtrain_staging.pipeline import LaneEnds
@@ -62,7 +63,7 @@ def holding(
     return Holding(folder=folder, pieces=pieces)
 
 
-class ShardMove:
+class ShardMove(Moved):
     """The readers and writers of one rank that gets its part; see move.Move.
 
     The engine numbers pieces as the whole source does; the copy numbers those of its part.
@@ -77,6 +78,7 @@ class ShardMove:
         *,
         place: Path | None,
     ) -> None:
+        super().__init__()
         self.manifest = share.manifest
         self.table = table = PieceTable(share.whole)
         self.held = holding(cache, share, table, place=place)
@@ -86,8 +88,6 @@ class ShardMove:
         self._partial = partial
         same = whole_pieces(share.whole, table, share.manifest, part_table)
         self.part_of = {number: piece for piece, number in same.items()}
-        self._readers: list[TreeReader] = []
-        self._writers: list[TreeWriter] = []
 
     def ends(self, lane: Lane, rank: int) -> LaneEnds:
         reader: TreeReader | None = None
@@ -113,16 +113,6 @@ class ShardMove:
                 table.offsets[number] = offset
         known = {number: found for number, (found, _) in self.held.pieces.items()}
         return CopyReader(self._whole, table, folder=self.held.folder, known=known)
-
-    def source_bytes_read(self) -> int:
-        found = (reader for reader in self._readers if isinstance(reader, SourceReader))
-        return sum(reader.bytes_read for reader in found)
-
-    def bytes_written(self) -> int:
-        return sum(writer.bytes_written for writer in self._writers)
-
-    def digests(self) -> dict[int, bytes]:
-        return {piece: d for writer in self._writers for piece, d in writer.digests.items()}
 
 
 class _PartWriter:

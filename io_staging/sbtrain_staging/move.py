@@ -13,7 +13,25 @@ from sbtrain_staging.pipeline import LaneEnds
 from sbtrain_staging.schedule import Lane
 
 
-class Move:
+class Moved:
+    """What came of the readers and writers of one rank for one source."""
+
+    def __init__(self) -> None:
+        self._readers: list[TreeReader] = []
+        self._writers: list[TreeWriter] = []
+
+    def source_bytes_read(self) -> int:
+        found = (reader for reader in self._readers if isinstance(reader, SourceReader))
+        return sum(reader.bytes_read for reader in found)
+
+    def bytes_written(self) -> int:
+        return sum(writer.bytes_written for writer in self._writers)
+
+    def digests(self) -> dict[int, bytes]:
+        return {piece: d for writer in self._writers for piece, d in writer.digests.items()}
+
+
+class Move(Moved):
     """The readers and writers of one rank for one source."""
 
     def __init__(
@@ -25,13 +43,12 @@ class Move:
         folder: Path,
         known: Mapping[int, bytes],
     ) -> None:
+        super().__init__()
         self.manifest = manifest
         self.table = table
         self.folder = folder
         self._partial = partial
         self._known = dict(known)
-        self._readers: list[TreeReader] = []
-        self._writers: list[TreeWriter] = []
 
     def ends(self, lane: Lane, rank: int) -> LaneEnds:
         reader: TreeReader | None = None
@@ -48,13 +65,3 @@ class Move:
             writer = self._partial.writer()
             self._writers.append(writer)
         return LaneEnds(reader=reader, writer=writer)
-
-    def source_bytes_read(self) -> int:
-        found = (reader for reader in self._readers if isinstance(reader, SourceReader))
-        return sum(reader.bytes_read for reader in found)
-
-    def bytes_written(self) -> int:
-        return sum(writer.bytes_written for writer in self._writers)
-
-    def digests(self) -> dict[int, bytes]:
-        return {piece: d for writer in self._writers for piece, d in writer.digests.items()}
