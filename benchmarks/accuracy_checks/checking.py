@@ -98,9 +98,11 @@ class Pooled:
     coverage90: float | None
 
 
-def pool(scores: Iterable[GroupScore], *, group: str, model: str = "ours") -> Pooled:
-    """Means weighted by rows; the scores are those of one group in several folds."""
-    kept = [s for s in scores if s.group == group and s.model == model]
+def pool(
+    scores: Iterable[GroupScore], *, group: str | None = None, model: str = "ours"
+) -> Pooled:
+    """Means weighted by rows: of one group in several folds, or of all groups."""
+    kept = [s for s in scores if group in (None, s.group) and s.model == model]
     rows = sum(score.n for score in kept)
     covered = [score.coverage90 for score in kept]
     return Pooled(

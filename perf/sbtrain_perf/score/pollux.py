@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbtrain_perf.fitting.allreduce import AllReduceModel, StepRows
-from sbtrain_perf.fitting.allreduce_intervals import calibrate
+from sbtrain_perf.fitting.allreduce_intervals import IntervalFactors, calibrate
+from sbtrain_perf.fitting.conformal import NORMAL_90
 from sbtrain_perf.fitting.pollux import PolluxModel
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.tables import Row, Table, read_table
@@ -15,11 +17,16 @@ from sbtrain_perf.score.tables import Row, Table, read_table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from sbtrain_perf.score.scoring import GroupScore
+
+    Floats = NDArray[np.float64]
 
 NAME = "pollux"
 FILE = "pollux/step_times.csv"
 NODE_GROUPS = ("<=4", "6", ">=8")
+UNLIKE_SD = 1.0  # of the log step between two workloads, where only one is known
 
 
 def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
@@ -39,26 +46,50 @@ def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
 
 
 def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
-    """Points in seconds a step, by model. Rows of a workload without any fitted row are left
-    out."""
+    """Points in seconds a step, by model, in the file's order."""
     return _predict(fit_dir, score_dir)[0]
 
 
 def _predict(fit_dir: Path, score_dir: Path) -> tuple[dict[str, list[Point]], StepRows | None]:
     known, asked = step_rows(read_table(fit_dir, FILE)), step_rows(read_table(score_dir, FILE))
-    asked = asked.where(np.isin(asked.workload, np.unique(known.workload)))
     if not len(asked) or not len(known):
         return {"ours": [], "pollux": []}, None
-    model = AllReduceModel(known)
-    predicted = model.predict(asked)
-    reach = np.exp(calibrate(known).of(model, asked) * predicted.log_sd)
+    model, factors = AllReduceModel(known), calibrate(known)
+    step_s, reach = np.empty(len(asked)), np.empty(len(asked))
+    seen = np.isin(asked.workload, model.workloads)
+    for here, predict in ((seen, _known), (~seen, _unknown)):
+        if here.any():
+            step_s[here], reach[here] = predict(model, factors, asked.where(here))
     ours = [
         Point(measured=t, predicted=p, low=p / r, high=p * r)
         for t, p, r in zip(
-            asked.step_s.tolist(), predicted.step_s.tolist(), reach.tolist(), strict=True
+            asked.step_s.tolist(), step_s.tolist(), np.exp(reach).tolist(), strict=True
         )
     ]
     return {"ours": ours, "pollux": _pollux_points(known, asked)}, asked
+
+
+def _known(
+    model: AllReduceModel, factors: IntervalFactors, rows: StepRows
+) -> tuple[Floats, Floats]:
+    """Seconds a step and half the 90 % interval's width of its logarithm."""
+    predicted = model.predict(rows)
+    return predicted.step_s, factors.of(model, rows) * predicted.log_sd
+
+
+def _unknown(
+    model: AllReduceModel, factors: IntervalFactors, rows: StepRows
+) -> tuple[Floats, Floats]:
+    """The same for workloads without any fitted row: the middle of the others, and as far
+    off as they differ."""
+    as_others = [
+        _known(model, factors, replace(rows, workload=np.full(len(rows), name)))
+        for name in model.workloads
+    ]
+    logs = np.log([step_s for step_s, _ in as_others])
+    spread = logs.std(axis=0, ddof=1) if len(logs) > 1 else np.full(len(rows), UNLIKE_SD)
+    reach = np.hypot(NORMAL_90 * spread, np.mean([reach for _, reach in as_others], axis=0))
+    return np.exp(logs.mean(axis=0)), reach
 
 
 def step_rows(table: Table) -> StepRows:
@@ -92,10 +123,15 @@ def _gpus_by_node(row: Row) -> list[int]:
 
 def _pollux_points(known: StepRows, asked: StepRows) -> list[Point]:
     predicted = np.empty(len(asked))
-    for name in np.unique(asked.workload):
+    models = {
+        name: PolluxModel(known.where(known.workload == name))
+        for name in np.unique(known.workload).tolist()
+    }
+    for name in np.unique(asked.workload).tolist():
         here = asked.workload == name
-        model = PolluxModel(known.where(known.workload == name))
-        predicted[here] = model.predict(asked.where(here))
+        own = [models[name]] if name in models else list(models.values())
+        logs = [np.log(model.predict(asked.where(here))) for model in own]
+        predicted[here] = np.exp(np.mean(logs, axis=0))
     return [
         Point(measured=t, predicted=p)
         for t, p in zip(asked.step_s.tolist(), predicted.tolist(), strict=True)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from sbtrain_perf.fitting.conformal import NORMAL_90, conformal_factor
-from sbtrain_perf.fitting.parameter_server import (
-    VAGUE_SHARPNESS,
-    Belief,
-    ClusterRun,
-    ServerFit,
-    ServerPriors,
-    fit_servers,
-)
+from sbtrain_perf.fitting.lost_workers import SpotRun, revocation_rate_1_h, shares_left
+from sbtrain_perf.fitting.parameter_server import Belief, ClusterRun, ServerFit, fit_servers
 from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
@@ -35,7 +31,9 @@ REMOTE_LOG_SD = 0.35
 UNDISTURBED_QUANTILE = 0.75
 # An experiment that was never run differs from the others by this much of log speed.
 UNSEEN_EXPERIMENT_SD = 0.025
-TAIL_LEVEL = 0.95  # each side of a 90 % interval
+USUAL_STEPS = 64_000.0  # of a run, where no run is known: what these experiments trained for
+DRAWS = 4_000
+SEED = 20200708
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,11 @@ class TrainingRun:
 
     experiment: str
     run: ClusterRun
+    steps: float  # updates of the whole run, nan where it is to be predicted
+
+    @property
+    def workers(self) -> int:
+        return sum(count for _, count in self.run.workers)
 
     @property
     def spot(self) -> bool:
@@ -64,6 +67,7 @@ def read_runs(folder: Path) -> list[TrainingRun]:
                 servers=row.whole("n_ps"),
                 updates_1_s=row.number("avg_steps_s"),
             ),
+            steps=row.number("avg_steps_s") * (row.optional("duration_s") or math.nan),
         )
         for row in read_table(folder, "tdl/training_jobs.csv")
     ]
@@ -111,17 +115,12 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
     gpus = sorted({kind.partition("@")[0] for kind in kinds})
     near = log_steps([(NETWORK, gpu) for gpu in gpus], cnns, fit_dir, score_dir)
     steps = {(NETWORK, kind): _belief(kind, near) for kind in kinds}
-    fit = _fit(fitted, cnns, steps)
-    scatter = _scatter(fitted)
-    scores = _left_out(fitted, cnns, steps, scatter)
-    cold = _fit([], cnns, steps)
     experiments = {row.experiment for row in fitted}
-    still = {False: 0.0, True: 0.0}
+    warm = _predictor(fitted, cnns, steps)
+    cold = _predictor([], cnns, steps)
     return {
-        "ours": [
-            _estimate(fit, row, scatter, scores, experiments=experiments) for row in scored
-        ],
-        "ours-cold": [_estimate(cold, row, still, {}, experiments=set()) for row in scored],
+        "ours": [warm.point(row, seen=row.experiment in experiments) for row in scored],
+        "ours-cold": [cold.point(row, seen=True) for row in scored],
         "sum-of-speeds": [
             Point(measured=row.run.updates_1_s, predicted=_sum_of_speeds(row.run, near))
             for row in scored
@@ -161,13 +160,96 @@ def _scatter(rows: Sequence[TrainingRun]) -> dict[bool, float]:
     return result
 
 
-def _fit(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictor:
+    """factor widens the spread of a make-up's level to what left-out experiments ask for."""
+
+    fit: ServerFit
+    scatter: Mapping[bool, float]
+    steps: float
+    rate_1_h: float
+    factor: float = NORMAL_90
+
+    def level(self, run: ClusterRun, *, seen: bool) -> Belief:
+        """Log speed of undisturbed runs of one make-up, in an experiment known or not."""
+        law = self.fit.log_law(run)
+        unseen = 0.0 if seen else UNSEEN_EXPERIMENT_SD
+        return Belief(mean=law.mean, sd=math.hypot(law.sd, unseen))
+
+    def point(self, row: TrainingRun, *, seen: bool) -> Point:
+        """The median, and the 5 % and 95 % quantiles of what revocations leave."""
+        level = self.level(row.run, seen=seen)
+        random = np.random.default_rng(SEED)
+        widened = level.sd * self.factor / NORMAL_90
+        sd = math.hypot(widened, self.scatter[row.remote])
+        logs = level.mean + sd * random.standard_normal(DRAWS)
+        if row.spot:
+            left = shares_left(
+                self.rate_1_h,
+                workers=row.workers,
+                hours=self.steps / math.exp(level.mean) / 3600.0,
+                draws=DRAWS,
+                random=random,
+            )
+            logs = logs + np.log(left)
+        low, middle, high = np.exp(np.quantile(logs, [0.05, 0.5, 0.95]))
+        return Point(
+            measured=row.run.updates_1_s,
+            predicted=float(middle),
+            low=float(low),
+            high=float(high),
+            label=f"{row.experiment} {row.run.workers}",
+        )
+
+
+def _predictor(
     rows: Sequence[TrainingRun],
     cnns: Mapping[str, Cnn],
     steps: Mapping[tuple[str, str], Belief],
-) -> ServerFit:
-    """Runs of one make-up are one observation: the median, spot runs' undisturbed part."""
-    runs = [
+) -> Predictor:
+    """The fit, calibrated by leaving one experiment out after the other."""
+    whole = _uncalibrated(rows, cnns, steps)
+    scores = []
+    for experiment in dict.fromkeys(row.experiment for row in rows):
+        kept = [row for row in rows if row.experiment != experiment]
+        held = [row for row in rows if row.experiment == experiment]
+        if kept:
+            part = _uncalibrated(kept, cnns, steps)
+            for run in _levels(held):
+                level = part.level(run, seen=False)
+                scores.append((math.log(run.updates_1_s) - level.mean) / level.sd)
+    return replace(whole, factor=conformal_factor(scores))
+
+
+def _uncalibrated(
+    rows: Sequence[TrainingRun],
+    cnns: Mapping[str, Cnn],
+    steps: Mapping[tuple[str, str], Belief],
+) -> Predictor:
+    lengths = [row.steps for row in rows if math.isfinite(row.steps)]
+    length = statistics.median(lengths) if lengths else USUAL_STEPS
+    spot = [
+        SpotRun(
+            workers=sum(count for _, count in workers),
+            hours=length / level / 3600.0,
+            share=speed / level,
+        )
+        for (spot, _, workers), speeds in _alike(rows).items()
+        if spot
+        for level in [_quantile(speeds, UNDISTURBED_QUANTILE)]
+        for speed in speeds
+    ]
+    return Predictor(
+        fit=fit_servers(_levels(rows), [served(cnns, NETWORK)], steps),
+        scatter=_scatter(rows),
+        steps=length,
+        rate_1_h=revocation_rate_1_h(spot),
+    )
+
+
+def _levels(rows: Sequence[TrainingRun]) -> list[ClusterRun]:
+    """Runs of one make-up as one observation: the median, spot runs' undisturbed part."""
+    return [
         ClusterRun(
             network=NETWORK,
             workers=workers,
@@ -176,8 +258,6 @@ def _fit(
         )
         for (spot, servers, workers), speeds in _alike(rows).items()
     ]
-    priors = replace(ServerPriors(), log_sharpness=VAGUE_SHARPNESS)
-    return fit_servers(runs, [served(cnns, NETWORK)], steps, priors=priors)
 
 
 def _quantile(values: Sequence[float], level: float) -> float:
@@ -185,58 +265,6 @@ def _quantile(values: Sequence[float], level: float) -> float:
         return statistics.median(values)
     cuts = statistics.quantiles(values, n=100, method="inclusive")
     return cuts[round(100 * level) - 1]
-
-
-def _left_out(
-    fitted: Sequence[TrainingRun],
-    cnns: Mapping[str, Cnn],
-    steps: Mapping[tuple[str, str], Belief],
-    scatter: Mapping[bool, float],
-) -> dict[bool, list[float]]:
-    """Signed error over spread of each run whose experiment was left out; by spot or not."""
-    scores: dict[bool, list[float]] = {}
-    for experiment in dict.fromkeys(row.experiment for row in fitted):
-        kept = [row for row in fitted if row.experiment != experiment]
-        if not kept:
-            continue
-        fit = _fit(kept, cnns, steps)
-        for row in (row for row in fitted if row.experiment == experiment):
-            law = fit.log_law(row.run)
-            error = math.log(row.run.updates_1_s) - law.mean
-            scores.setdefault(row.spot, []).append(
-                error / math.hypot(law.sd, scatter[row.remote])
-            )
-    return scores
-
-
-def _estimate(
-    fit: ServerFit,
-    row: TrainingRun,
-    scatter: Mapping[bool, float],
-    scores: Mapping[bool, Sequence[float]],
-    *,
-    experiments: Set[str],
-) -> Point:
-    """Revocations only slow a run down, so that the two sides have factors of their own."""
-    law = fit.log_law(row.run)
-    unseen = 0.0 if row.experiment in experiments else UNSEEN_EXPERIMENT_SD
-    sd = math.hypot(law.sd, scatter[row.remote], unseen)
-    known = scores.get(row.spot, ())
-    below = _one_sided([-score for score in known])
-    above = _one_sided(known)
-    return Point(
-        measured=row.run.updates_1_s,
-        predicted=math.exp(law.mean),
-        low=math.exp(law.mean - below * sd),
-        high=math.exp(law.mean + above * sd),
-        label=f"{row.experiment} {row.run.workers}",
-    )
-
-
-def _one_sided(scores: Sequence[float]) -> float:
-    if not scores:
-        return NORMAL_90
-    return conformal_factor([max(score, 0.0) for score in scores], level=TAIL_LEVEL)
 
 
 def _sum_of_speeds(run: ClusterRun, near: Mapping[tuple[str, str], Belief]) -> float:

@@ -61,13 +61,24 @@ def test_rows_without_a_placement_are_spread_evenly() -> None:
     assert (steps.most_gpus[0], steps.fewest_gpus[0], steps.replicas[0]) == (3, 2, 14)
 
 
-def test_an_unfitted_workload_is_left_out(tmp_path: Path) -> None:
-    row = {
-        "model": "seen",
-        "placement": "1",
-        "local_bsz": "8",
-        "step_time_s": "1",
-        "sync_time_s": "0.01",
-    }
-    fit = write(tmp_path / "fit", [row])
-    assert pollux.score(fit, write(tmp_path / "score", [{**row, "model": "other"}])) == []
+def made(model: str, batch: str, step_s: float) -> dict[str, str]:
+    cells = {"placement": "1", "local_bsz": batch, "sync_time_s": "0.0"}
+    return {**cells, "model": model, "step_time_s": str(step_s)}
+
+
+def test_an_unfitted_workload_is_placed_among_the_others_and_wide(tmp_path: Path) -> None:
+    fit = write(tmp_path / "fit", [made("short", "8", 0.1), made("long", "8", 0.4)])
+    held = write(tmp_path / "score", [made("other", "8", 1.0), made("short", "8", 0.1)])
+    other, known = pollux.points(fit, held)["ours"]
+    assert other.predicted == pytest.approx(0.2, rel=0.1)
+    assert other.low < 0.05
+    assert other.high > 0.8
+    assert known.width < 0.3 * other.width
+    (row,) = (s for s in pollux.score(fit, held) if (s.group, s.model) == ("other", "ours"))
+    assert row.n == 1
+
+
+def test_one_fitted_workload_says_little_of_another(tmp_path: Path) -> None:
+    fit = write(tmp_path / "fit", [made("short", "8", 0.1)])
+    (point,) = pollux.points(fit, write(tmp_path / "score", [made("other", "8", 0.3)]))["ours"]
+    assert point.covered
