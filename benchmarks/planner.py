@@ -1,11 +1,11 @@
 """CPU time of one plan at 10,000 nodes and 1,000 partitions, in a fresh process.
 
 What is timed: user and system time of a Python that imports the planner (numpy included),
-loads the shipped coefficients and plans one request; median of 5, the file cache warm. Two
-clusters: partitions of like hardware, and partitions that all differ (GPU, cores, network,
-scratch, price, preemption, limits). All partitions hold all 10,000 nodes, as overlapping
-Slurm partitions do: 170 million candidates. The yardstick in the same run is a Python that
-imports numpy alone.
+loads the coefficients and plans one request; median of 5, the file cache warm. Clusters:
+partitions of like hardware; partitions that all differ (GPU, cores, network, scratch, price,
+preemption, limits); and these with a law of lifetimes learnt for each. All partitions hold
+all 10,000 nodes, as overlapping Slurm partitions do: 170 million candidates. The yardstick in
+the same run is a Python that imports numpy alone.
 
 Prints a table, writes build/bench-planner.json, exits 1 where a bar is missed.
 """
@@ -16,6 +16,8 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from bench_table import BenchRow, finish
 
@@ -30,7 +32,8 @@ from sbtrain_perf.request import (
     ClusterShape, DataSet, GpuType, ModelShape, Objective, Partition, Request)
 
 r = random.Random(1)
-differ, kind = sys.argv[1] == "different", sys.argv[2]
+differ, kind = sys.argv[1] != "alike", sys.argv[2]
+learnt = sys.argv[3] if len(sys.argv) > 3 else None
 
 def partition(i):
     if not differ:
@@ -54,10 +57,32 @@ request = Request(script="train.py", workload="imagenet", epochs=90, batch_per_w
     model=ModelShape(parameters=25_000_000, tensors=160), resumable=True,
     objective=Objective(kind=kind, deadline_s=20_000.0 if kind == "deadline" else None))
 waits = {f"p{i}": float(i % 7) * 60 for i in range(1000)}
-decision = plan_request(request, shape, load_coefficients(), run_id="r", run_dir="/r",
+decision = plan_request(request, shape, load_coefficients(learnt), run_id="r", run_dir="/r",
     queue_waits=waits)
 assert decision.chosen is not None
 assert decision.considered > 160_000_000
+"""
+
+LAWS = """
+import dataclasses, random, sys
+from sbtrain_perf.coefficients import LearntLifetime, coefficients_to_json, load_coefficients
+from sbtrain_perf.fitting.lifetime import learn_lifetime
+
+r = random.Random(2)
+
+def learnt(i):
+    mean_s = r.uniform(1e4, 1e6)
+    ages_s = [r.expovariate(1.0 / mean_s) for _ in range(10)]
+    law = learn_lifetime(mean_s, ages_s, ended=[True] * 10)
+    return LearntLifetime(cluster="big", partition=f"p{i}", edges_s=law.edges_s,
+        hazards_1_s=law.hazards_1_s, mean_s=law.mean_s, attempts=10, ended=10,
+        runs=tuple(f"20260101-120000-{i:04x}{k:04x}" for k in range(10)))
+
+shipped = load_coefficients()
+lifetimes = tuple(learnt(i) for i in range(1000))
+changed = dataclasses.replace(shipped.learnt, lifetimes=lifetimes)
+with open(sys.argv[1], "w", encoding="utf-8") as file:
+    file.write(coefficients_to_json(dataclasses.replace(shipped, learnt=changed)))
 """
 
 
@@ -77,17 +102,20 @@ def cpu_ms(code: str, *arguments: str) -> float:
 def main() -> int:
     numpy_ms = cpu_ms("import numpy")
     rows = []
-    for cluster in ("alike", "different"):
-        for kind in ("time", "cost", "deadline"):
-            value = cpu_ms(PLAN, cluster, kind)
-            rows.append(
-                BenchRow(
-                    what=f"plan CPU ms: 10,000 nodes, 1,000 partitions {cluster}, {kind}",
-                    yardstick=f"import numpy {numpy_ms:.0f} ms",
-                    value=value,
-                    bar=BAR_MS,
+    with tempfile.TemporaryDirectory(prefix="bench-planner-") as folder:
+        laws = str(Path(folder) / "coefficients.json")
+        subprocess.run([sys.executable, "-c", LAWS, laws], check=True)
+        for cluster, learnt in (("alike", []), ("different", []), ("different", [laws])):
+            for kind in ("time", "cost", "deadline"):
+                name = f"{cluster}, laws learnt" if learnt else cluster
+                rows.append(
+                    BenchRow(
+                        what=f"plan CPU ms: 10,000 nodes, 1,000 partitions {name}, {kind}",
+                        yardstick=f"import numpy {numpy_ms:.0f} ms",
+                        value=cpu_ms(PLAN, cluster, kind, *learnt),
+                        bar=BAR_MS,
+                    )
                 )
-            )
     return finish("planner", rows)
 
 

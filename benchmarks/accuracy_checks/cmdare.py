@@ -158,7 +158,7 @@ def _cluster(data: Path, scratch: Path) -> list[Check]:
                     bar=bar if full else None,
                     n=ours.n,
                     coverage90=ours.coverage90,
-                    check_coverage=group == "all",
+                    check_coverage=full,
                     yardstick=f"sum of speeds {sums.mape:.1f}, four constants {four.mape:.1f}",
                     note="" if full else f"bar {bar:g} is for 5-8 workers, not in this data",
                 )

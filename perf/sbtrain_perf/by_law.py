@@ -21,6 +21,7 @@ from sbtrain_perf.models.preemption import (
     first_order_interval_s,
     makespan_s,
 )
+from sbtrain_perf.terms import law_of
 
 if TYPE_CHECKING:
     from sbtrain_perf.predict import Candidates, Forecast, Predictor
@@ -97,7 +98,8 @@ class LawForecasts:
     ) -> _Expected:
         predictor, terms = self._predictor, self._predictor.terms
         partition, _, nodes = candidates.key(at)
-        law = terms.lifetimes[partition] or Lifetime.exponential(0.0)
+        learnt = terms.lifetimes[partition]
+        law = law_of(learnt) if learnt else Lifetime.exponential(0.0)
         failing_1_s = nodes / predictor.base.failure.node_mtbf_s.value
         struck = law.joined(Lifetime.exponential(failing_1_s))
         limit_s = float(terms.limit_s[partition])

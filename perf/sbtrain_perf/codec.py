@@ -4,10 +4,12 @@ for a value that the text leaves out unless the dataclass has one."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +27,10 @@ class ShapeError(ValueError):
         self.path = path
         self.message = message
 
+    def under(self, place: str) -> ShapeError:
+        """The same error, seen from the data that holds this one."""
+        return ShapeError(_join(place, self.path), self.message)
+
 
 def encode(value: object) -> Any:
     """A frozen dataclass as plain dicts, lists, strings and numbers."""
@@ -37,22 +43,10 @@ def decode(kind: type[T], data: object, *, path: str = "") -> T:
     Raises:
         ShapeError: with the dotted path of the first place that does not fit.
     """
-    if not isinstance(data, dict):
-        raise ShapeError(path, f"expected a table, found {_name(data)}")
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in data:
-        if key not in fields:
-            raise ShapeError(_join(path, key), "unknown key")
-    values = {}
-    for name, spec in fields.items():
-        if name in data:
-            values[name] = _value(hints[name], data[name], _join(path, name))
-        elif (
-            spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        ):
-            raise ShapeError(_join(path, name), "missing")
-    return kind(**values)
+    try:
+        return typing.cast("T", _decoder(typing.cast("Any", kind))(data))
+    except ShapeError as error:
+        raise error.under(path) from None
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -88,45 +82,114 @@ def read_plan(path: str | Path) -> Plan:
     return plan_from_json(text)
 
 
-def _value(kind: Any, data: object, path: str) -> object:
-    origin = typing.get_origin(kind)
+Decoder = Callable[[Any], object]
+
+
+@functools.cache
+def _decoder(kind: Any) -> Decoder:
+    """Checks and converts data of one type; made once, since files hold many of a kind.
+
+    Its errors name the place below the data that it was given.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return _union(typing.get_args(kind), data, path)
+        return _of_union(arguments)
     if origin is typing.Literal:
-        if data not in typing.get_args(kind):
-            allowed = ", ".join(repr(choice) for choice in typing.get_args(kind))
-            raise ShapeError(path, f"{data!r} is not one of {allowed}")
-        return data
+        return _of_literal(arguments)
     if origin is tuple:
-        if not isinstance(data, list | tuple):
-            raise ShapeError(path, f"expected a list, found {_name(data)}")
-        item = typing.get_args(kind)[0]
-        return tuple(_value(item, entry, f"{path}[{i}]") for i, entry in enumerate(data))
+        return _of_tuple(arguments[0])
     if origin is dict:
-        if not isinstance(data, dict):
-            raise ShapeError(path, f"expected a table, found {_name(data)}")
-        item = typing.get_args(kind)[1]
-        return {key: _value(item, entry, _join(path, key)) for key, entry in data.items()}
+        return _of_dict(arguments[1])
     if dataclasses.is_dataclass(kind):
-        return decode(typing.cast("type[object]", kind), data, path=path)
-    return _scalar(kind, data, path)
+        return _of_dataclass(typing.cast("type[object]", kind))
+    return _of_scalar(kind)
 
 
-def _union(choices: tuple[Any, ...], data: object, path: str) -> object:
-    if data is None and type(None) in choices:
-        return None
-    (inner,) = (choice for choice in choices if choice is not type(None))
-    return _value(inner, data, path)
+def _of_dataclass(kind: type[object]) -> Decoder:
+    hints = typing.get_type_hints(kind)
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    decoders = {field.name: _decoder(hints[field.name]) for field in fields}
+    nothing = dataclasses.MISSING
+    required = [f.name for f in fields if f.default is f.default_factory is nothing]
+
+    def decode(data: Any) -> object:
+        if not isinstance(data, dict):
+            raise ShapeError("", f"expected a table, found {_name(data)}")
+        values = {}
+        for name, entry in data.items():
+            if name not in decoders:
+                raise ShapeError(name, "unknown key")
+            try:
+                values[name] = decoders[name](entry)
+            except ShapeError as error:
+                raise error.under(name) from None
+        for name in required:
+            if name not in values:
+                raise ShapeError(name, "missing")
+        return kind(**values)
+
+    return decode
 
 
-def _scalar(kind: Any, data: object, path: str) -> object:
-    if kind is float and isinstance(data, int | float) and not isinstance(data, bool):
-        if not math.isfinite(data):
-            raise ShapeError(path, f"{data} is not a finite number")
-        return float(data)
-    if isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
+def _of_union(choices: tuple[Any, ...]) -> Decoder:
+    (inner,) = (_decoder(choice) for choice in choices if choice is not type(None))
+    return lambda data: None if data is None else inner(data)
+
+
+def _of_literal(choices: tuple[Any, ...]) -> Decoder:
+    def decode(data: Any) -> object:
+        if data not in choices:
+            raise ShapeError("", f"{data!r} is not one of {', '.join(map(repr, choices))}")
         return data
-    raise ShapeError(path, f"expected {_KINDS.get(kind, kind)}, found {_name(data)}")
+
+    return decode
+
+
+def _of_tuple(kind: Any) -> Decoder:
+    item = _decoder(kind)
+
+    def decode(data: Any) -> object:
+        if not isinstance(data, list | tuple):
+            raise ShapeError("", f"expected a list, found {_name(data)}")
+        values = []
+        try:
+            for entry in data:
+                values.append(item(entry))
+        except ShapeError as error:
+            raise error.under(f"[{len(values)}]") from None
+        return tuple(values)
+
+    return decode
+
+
+def _of_dict(kind: Any) -> Decoder:
+    item = _decoder(kind)
+
+    def decode(data: Any) -> object:
+        if not isinstance(data, dict):
+            raise ShapeError("", f"expected a table, found {_name(data)}")
+        values = {}
+        for key, entry in data.items():
+            try:
+                values[key] = item(entry)
+            except ShapeError as error:
+                raise error.under(key) from None
+        return values
+
+    return decode
+
+
+def _of_scalar(kind: Any) -> Decoder:
+    def decode(data: Any) -> object:
+        if type(data) is kind and kind is not float:
+            return data
+        if kind is float and type(data) in (int, float):
+            if not math.isfinite(data):
+                raise ShapeError("", f"{data} is not a finite number")
+            return float(data)
+        raise ShapeError("", f"expected {_KINDS.get(kind, kind)}, found {_name(data)}")
+
+    return decode
 
 
 _KINDS = {
@@ -144,4 +207,4 @@ def _name(data: object) -> str:
 
 
 def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    return f"{path}.{key}" if path and key and not key.startswith("[") else path + key

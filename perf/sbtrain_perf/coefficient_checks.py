@@ -29,21 +29,25 @@ _MUST_EXCEED_ZERO = {
 
 
 def check_signs(data: object, *, path: str) -> None:
-    """No coefficient but a covariance is negative, and none that is divided by is 0."""
+    """No coefficient but a covariance is negative, and none that is divided by is 0.
+
+    data: as JSON has it, of a shape that is known to be right.
+    """
     if isinstance(data, dict):
         for key, entry in data.items():
             if key == "covariance":
                 continue
             place = f"{path}.{key}"
             number = entry["value"] if isinstance(entry, dict) and "value" in entry else entry
-            if isinstance(number, int | float) and not isinstance(number, bool):
+            if type(number) in (int, float):
                 if number < 0 or (number == 0 and key in _MUST_EXCEED_ZERO):
                     raise ShapeError(place, f"{number} is out of range")
             else:
                 check_signs(entry, path=place)
-    elif isinstance(data, tuple | list):
+    elif isinstance(data, list):
         for index, entry in enumerate(data):
-            check_signs(entry, path=f"{path}[{index}]")
+            if isinstance(entry, dict):
+                check_signs(entry, path=f"{path}[{index}]")
 
 
 def check_lifetimes(lifetimes: tuple[LearntLifetime, ...]) -> None:
@@ -56,3 +60,5 @@ def check_lifetimes(lifetimes: tuple[LearntLifetime, ...]) -> None:
             raise ShapeError(place, "not ascending edges with one more hazard than edges")
         if not all(map(math.isfinite, (*one.edges_s, *one.hazards_1_s, one.mean_s))):
             raise ShapeError(place, "a number is not finite")
+        if min(one.hazards_1_s) < 0.0:
+            raise ShapeError(place, "a hazard is negative")

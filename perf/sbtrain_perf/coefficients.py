@@ -319,8 +319,8 @@ def coefficients_from_json(text: str, *, source: str) -> Coefficients:
             parent=file.parent,
             drift=file.drift,
         )
-        check_signs(encode(coefficients.base), path="base")
-        check_signs(encode(coefficients.learnt), path="learnt")
+        for part in ("base", "learnt"):
+            check_signs(data.get(part), path=part)
         check_lifetimes(coefficients.learnt.lifetimes)
     except (ValueError, RecursionError) as error:
         raise CoefficientsError(

@@ -21,6 +21,7 @@ from sbtrain_perf.gate import CHANCE, MOST_FOLDS, Verdict
 from sbtrain_perf.group_fits import Key, grouped
 from sbtrain_perf.measured import Refusal
 from sbtrain_perf.models.lifetime import Lifetime
+from sbtrain_perf.terms import law_of
 
 LONGEST_AGE_S = 1e8  # no attempt lasts three years
 FAR = 10.0  # times as long as any other attempt in the partition is not believed
@@ -97,10 +98,6 @@ def _without_far(group: list[Lived]) -> tuple[list[Lived], list[Refusal]]:
         return group, []
     reason = f"an attempt of {longest.age_s:.3g} s where {usual_s:.3g} s are the most"
     return others, [_refusal(longest, reason)]
-
-
-def law_of(entry: LearntLifetime) -> Lifetime:
-    return Lifetime(edges_s=entry.edges_s, hazards_1_s=entry.hazards_1_s)
 
 
 def _learnt(group: Sequence[Lived], base: Coefficients) -> LearntLifetime:

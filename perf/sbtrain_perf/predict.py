@@ -20,7 +20,7 @@ from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.models.checkpoint import interval_s
-from sbtrain_perf.models.lifetime import Lifetime
+from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.parameter_server import update_s
 from sbtrain_perf.models.preemption import restarted_s, resumed_s
 from sbtrain_perf.models.staging import pipelined_s, shared_read_s
@@ -207,25 +207,16 @@ class Predictor:
         """Expected preemptions within a run that goes on regardless: the summed hazard."""
         if not any(self.terms.lifetimes):
             return np.asarray(self.terms.preemption_1_s[at] * run_s)
-        summed = np.zeros(len(at))
-        for starts, widths, hazards in self._bins:
-            summed += hazards[at] * np.clip(run_s - starts[at], 0.0, widths[at])
-        return summed
+        return self._laws.rows(at).struck(run_s)
 
     @cached_property
-    def _bins(self) -> list[tuple[Floats, Floats, Floats]]:
-        """Start, width and hazard of each bin of age, of all partitions; no law is one bin."""
-        laws = [
-            law or Lifetime.exponential(float(hazard))
-            for law, hazard in zip(self.terms.lifetimes, self.terms.preemption_1_s, strict=True)
-        ]
-        most = max(len(law.hazards_1_s) for law in laws)
-        bins = []
-        for index in range(most):
-            rows = [law.bin(index) for law in laws]
-            start, width, hazard = np.array(rows).reshape(-1, 3).T
-            bins.append((start, width, hazard))
-        return bins
+    def _laws(self) -> LifetimeTable:
+        """Of all partitions; one hazard where no law was learnt."""
+        known = list(zip(self.terms.lifetimes, self.terms.preemption_1_s.tolist(), strict=True))
+        return LifetimeTable.of(
+            [law.edges_s if law else () for law, _ in known],
+            [law.hazards_1_s if law else (hazard,) for law, hazard in known],
+        )
 
     def lost_sd_s(self, candidates: Candidates, forecast: Forecast) -> Floats:
         """Standard deviation of lost_s of rows that end; meaningless for ranges of nodes.

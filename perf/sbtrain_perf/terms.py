@@ -29,8 +29,9 @@ from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
 from sbtrain_perf.models.lifetime import Lifetime
+from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.parameter_server import server_s
-from sbtrain_perf.models.preemption import equivalent_hazard_1_s
+from sbtrain_perf.models.preemption import equivalent_hazards_1_s
 from sbtrain_perf.models.step_time import (
     PUBLISHED_GPUS,
     GpuFigures,
@@ -63,7 +64,7 @@ class Terms:
     start_node_s: float
     checkpoint_s: Floats
     preemption_1_s: Floats  # constant, or what costs a long run as much as the learnt law
-    lifetimes: tuple[Lifetime | None, ...]  # where a law was learnt
+    lifetimes: tuple[LearntLifetime | None, ...]
     notice: Floats  # 1 where a checkpoint fits the grace time
     limit_s: Floats  # of one attempt
     price: Floats
@@ -271,28 +272,10 @@ class PartitionTerms:
     def learnt_lifetime(self, partition: Partition) -> LearntLifetime | None:
         return self._lifetimes.get(partition.name)
 
-    def learnt_law(self, partition: Partition) -> Lifetime | None:
-        """Of a next allocation in this partition, node failures left out."""
-        learnt = self.learnt_lifetime(partition)
-        if learnt is None:
-            return None
-        return Lifetime(edges_s=learnt.edges_s, hazards_1_s=learnt.hazards_1_s)
 
-    def preemption_1_s(
-        self, partition: Partition, law: Lifetime | None, *, save_s: float, notice: float
-    ) -> float:
-        if law is None:
-            stated_s = stated_preemption_s(partition, self.coefficients)
-            return 1.0 / stated_s if stated_s else 0.0
-        overhead_s, rate = self.stage(partition)
-        staged_s = self.job.request.data.total_bytes / rate if rate else 0.0
-        return equivalent_hazard_1_s(
-            law,
-            checkpoint_s=save_s,
-            restart_s=overhead_s + staged_s + sum(self.start()) + save_s,
-            delay_s=self.shape.requeue_delay_s,
-            notice=notice,
-        )
+def law_of(learnt: LearntLifetime) -> Lifetime:
+    """Of a next allocation in the partition, node failures left out."""
+    return Lifetime(edges_s=learnt.edges_s, hazards_1_s=learnt.hazards_1_s)
 
 
 def stated_preemption_s(partition: Partition, coefficients: Coefficients) -> float:
@@ -309,15 +292,13 @@ def terms_of(
     """The terms of partitions, in their order. queue_waits: seconds, by partition name."""
     fixed_s, node_s = finder.start()
     asked_s = finder.job.request.time_limit_s or math.inf
-    rows, laws = [], []
+    rows = []
     for partition in partitions:
         allreduce = finder.step(partition, "allreduce")
         servers = finder.step(partition, "ps")
         overhead_s, rate = finder.stage(partition)
         save_s = finder.checkpoint_s(partition)
-        notice = float(save_s <= partition.grace_s)
-        law = finder.learnt_law(partition)
-        laws.append(law)
+        stated_s = stated_preemption_s(partition, finder.coefficients)
         rows.append(
             (
                 allreduce.compute_s,
@@ -329,15 +310,16 @@ def terms_of(
                 rate,
                 partition.network_bytes_s,
                 save_s,
-                finder.preemption_1_s(partition, law, save_s=save_s, notice=notice),
-                notice,
+                1.0 / stated_s if stated_s else 0.0,
+                float(save_s <= partition.grace_s),
                 min(asked_s, partition.max_time_s or math.inf),
                 partition.price_per_node_hour,
                 queue_waits.get(partition.name, 0.0),
             )
         )
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 14).T
-    return Terms(
+    learnt = tuple(finder.learnt_lifetime(partition) for partition in partitions)
+    terms = Terms(
         compute_s=columns[0:2],
         transfer_s=columns[2],
         hop_s=columns[3],
@@ -349,9 +331,30 @@ def terms_of(
         start_node_s=node_s,
         checkpoint_s=columns[8],
         preemption_1_s=columns[9],
-        lifetimes=tuple(laws),
+        lifetimes=learnt,
         notice=columns[10],
         limit_s=columns[11],
         price=columns[12],
         queue_s=columns[13],
     )
+    return _with_learnt_hazards(terms, finder) if any(learnt) else terms
+
+
+def _with_learnt_hazards(terms: Terms, finder: PartitionTerms) -> Terms:
+    """A law's hazard in place of the stated one, where a law was learnt."""
+    at = np.array([i for i, law in enumerate(terms.lifetimes) if law is not None])
+    laws = [law for law in terms.lifetimes if law is not None]
+    rates = terms.stage_bytes_s[at]
+    staged_s = np.divide(
+        finder.job.request.data.total_bytes, rates, out=np.zeros(len(at)), where=rates > 0.0
+    )
+    begun_s = terms.stage_overhead_s[at] + staged_s + terms.start_fixed_s + terms.start_node_s
+    hazards = terms.preemption_1_s.copy()
+    hazards[at] = equivalent_hazards_1_s(
+        LifetimeTable.of([law.edges_s for law in laws], [law.hazards_1_s for law in laws]),
+        checkpoint_s=terms.checkpoint_s[at],
+        restart_s=begun_s + terms.checkpoint_s[at],
+        delay_s=finder.shape.requeue_delay_s,
+        notice=terms.notice[at],
+    )
+    return dataclasses.replace(terms, preemption_1_s=hazards)

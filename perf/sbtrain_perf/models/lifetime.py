@@ -111,14 +111,6 @@ class Lifetime:
         """Mean lifetime; infinite where part of the allocations is never interrupted."""
         return float(self.lived_s(math.inf))
 
-    def bin(self, index: int) -> tuple[float, float, float]:
-        """(start in s, width in s, hazard a second); all 0 past the last, which is endless."""
-        if index >= len(self.hazards_1_s):
-            return 0.0, 0.0, 0.0
-        start_s = (0.0, *self.edges_s)[index]
-        end_s = (*self.edges_s, math.inf)[index]
-        return start_s, end_s - start_s, self.hazards_1_s[index]
-
     def joined(self, other: Lifetime) -> Lifetime:
         """Whichever of two independent interruptions comes first: hazards add."""
         edges = tuple(sorted({*self.edges_s, *other.edges_s}))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sbtrain_perf.models import Numbers
+    from sbtrain_perf.models.lifetime_table import LifetimeTable
 
     Floats = NDArray[np.float64]
 
@@ -85,25 +86,52 @@ def goodput(
     on, i the interval and C a checkpoint. `i / (i + C)` where the mean lifetime is infinite.
     cap_notice: of the cap (a job's own time limit is no surprise); as notice where not given.
     """
+    found = _goodputs(
+        lifetime,
+        np.array([interval_s]),
+        checkpoint_s=checkpoint_s,
+        restart_s=restart_s,
+        delay_s=delay_s,
+        notice=notice,
+        cap_notice=cap_notice,
+    )
+    return float(found[0])
+
+
+def _goodputs(
+    lifetime: Lifetime,
+    interval_s: Floats,
+    *,
+    checkpoint_s: float,
+    restart_s: float,
+    delay_s: float,
+    notice: float,
+    cap_notice: float | None,
+) -> Floats:
+    """Of several intervals, shape (intervals,): their segments lie one after the other."""
     segment_s = interval_s + checkpoint_s
     mean_s = lifetime.mean_s
     if not math.isfinite(mean_s):
-        return interval_s / segment_s
-    segments = min(math.ceil(_forgotten_s(lifetime) / segment_s), MOST_SEGMENTS)
-    ends = restart_s + segment_s * np.arange(1.0, segments + 1.0)
+        return np.asarray(interval_s / segment_s)
+    counts = np.minimum(np.ceil(_forgotten_s(lifetime) / segment_s), MOST_SEGMENTS).astype(int)
+    last = np.cumsum(counts) - 1
+    first = last + 1 - counts
+    length_s = np.repeat(segment_s, counts)
+    ends = restart_s + length_s * (np.arange(counts.sum()) - np.repeat(first, counts) + 1.0)
     alive = lifetime.survival(ends)
-    rest_s = mean_s - float(lifetime.lived_s(ends[-1]))
+    rest_s = mean_s - lifetime.lived_s(ends[last])
     # Beyond the last of them, the sum by the trapezoid rule.
-    kept_s = interval_s * (float(alive.sum()) + max(rest_s / segment_s - alive[-1] / 2.0, 0.0))
+    beyond = np.maximum(rest_s / segment_s - alive[last] / 2.0, 0.0)
+    kept_s = interval_s * (np.add.reduceat(alive, first) + beyond)
     if notice > 0.0:
-        worked = lifetime.lived_s(ends - checkpoint_s) - lifetime.lived_s(ends - segment_s)
-        worked_s = float(worked.sum()) + rest_s * interval_s / segment_s
+        worked = lifetime.lived_s(ends - checkpoint_s) - lifetime.lived_s(ends - length_s)
+        worked_s = np.add.reduceat(worked, first) + rest_s * interval_s / segment_s
         kept_s += notice * (worked_s - kept_s)
     reached = _reaching(lifetime)
     if cap_notice is not None and reached > 0.0:
         at_cap_s = max(lifetime.cap_s - restart_s, 0.0) % segment_s
-        kept_s += (cap_notice - notice) * reached * min(at_cap_s, interval_s)
-    return float(kept_s / (mean_s + delay_s))
+        kept_s += (cap_notice - notice) * reached * np.minimum(at_cap_s, interval_s)
+    return np.asarray(kept_s / (mean_s + delay_s))
 
 
 def best_interval_s(
@@ -119,31 +147,33 @@ def best_interval_s(
     """Seconds of work between checkpoints of the greatest goodput, up to longest_s.
 
     Searched on a logarithmic grid that is refined twice around its best point, since a
-    capped law has many local optima. longest_s where nothing interrupts, or where only
-    interruptions with notice do. A law that lets some live for ever is cut at a month.
+    capped law has many local optima; from half of Young's interval at the greatest hazard
+    on. longest_s where nothing interrupts, or where only interruptions with notice do. A law
+    that lets some live for ever is cut at a month.
     """
-    shortest_s = max(checkpoint_s, 1.0) / 4.0
     everything = notice >= 1.0 and (cap_notice is None or cap_notice >= 1.0)
-    if _never_interrupts(lifetime) or everything or shortest_s >= longest_s:
+    if _never_interrupts(lifetime) or everything:
         return longest_s
     if not math.isfinite(lifetime.mean_s):
         lifetime = lifetime.capped(MONTH_S)
+    greatest_1_s = max(*lifetime.hazards_1_s, 1.0 / max(lifetime.mean_s, 1.0))
+    least_s = math.sqrt(2.0 * checkpoint_s / greatest_1_s) / 2.0
+    shortest_s = max(checkpoint_s / 4.0, least_s, 0.25)
+    if shortest_s >= longest_s:
+        return longest_s
     low, high = math.log(shortest_s), math.log(longest_s)
     best_s = longest_s
     for points in (97, 33, 33):
         grid = np.exp(np.linspace(low, high, points))
-        values = [
-            goodput(
-                lifetime,
-                float(at),
-                checkpoint_s=checkpoint_s,
-                restart_s=restart_s,
-                delay_s=delay_s,
-                notice=notice,
-                cap_notice=cap_notice,
-            )
-            for at in grid
-        ]
+        values = _goodputs(
+            lifetime,
+            grid,
+            checkpoint_s=checkpoint_s,
+            restart_s=restart_s,
+            delay_s=delay_s,
+            notice=notice,
+            cap_notice=cap_notice,
+        )
         best = int(np.argmax(values))
         best_s = float(grid[best])
         low = math.log(grid[max(best - 1, 0)])
@@ -151,40 +181,40 @@ def best_interval_s(
     return best_s
 
 
-def equivalent_hazard_1_s(
-    lifetime: Lifetime,
+def equivalent_hazards_1_s(
+    laws: LifetimeTable,
     *,
-    checkpoint_s: float,
-    restart_s: float = 0.0,
+    checkpoint_s: Floats,
+    restart_s: Floats,
     delay_s: float = 0.0,
-    notice: float = 0.0,
-) -> float:
-    """The constant hazard (interruptions a second) that costs a long run as much as a law.
+    notice: Floats | float = 0.0,
+) -> Floats:
+    """The constant hazards (interruptions a second) that cost a long run as much as the laws.
 
     Under it the best interval's goodput is that under the law, both to first order, so that
     forms for a constant hazard (`resumed_s`, models.checkpoint.interval_s) may stand for the
     law where many candidates are compared. 0 where nothing interrupts; the greatest that is
-    tried, one a second, where the law leaves no work.
+    tried, one a second, where the law leaves no work. Shapes (laws,).
     """
-    if _never_interrupts(lifetime):
-        return 0.0
-    if not math.isfinite(lifetime.mean_s):
-        lifetime = lifetime.capped(MONTH_S)
-    mean_s = lifetime.mean_s
-    alive = float(lifetime.survival(restart_s))
-    left_s = mean_s - float(lifetime.lived_s(restart_s))
+    for_ever = np.full(len(laws.caps_s), np.inf)
+    mean_s = laws.lived_s(for_ever)
+    endless = np.isinf(mean_s)  # some live for ever: cut at a month
+    mean_s = np.where(endless, laws.lived_s(np.full_like(mean_s, MONTH_S)), mean_s)
+    alive = np.where(endless & (restart_s >= MONTH_S), 0.0, laws.survival(restart_s))
+    left_s = mean_s - laws.lived_s(np.where(endless, np.minimum(restart_s, MONTH_S), restart_s))
     costs = (checkpoint_s, delay_s, notice)
     wanted = _first_order_goodput(mean_s, alive, left_s, *costs)
-    low, high = math.log(1e-10), 0.0
+    low, high = np.full_like(mean_s, math.log(1e-10)), np.zeros_like(mean_s)
     for _ in range(40):
         middle = (low + high) / 2.0
-        hazard = math.exp(middle)
-        alive = math.exp(-hazard * restart_s)
-        if _first_order_goodput(1.0 / hazard, alive, alive / hazard, *costs) > wanted:
-            low = middle
-        else:
-            high = middle
-    return math.exp((low + high) / 2.0)
+        hazard = np.exp(middle)
+        alive = np.exp(-hazard * restart_s)
+        worth = _first_order_goodput(1.0 / hazard, alive, alive / hazard, *costs)
+        low, high = (
+            np.where(worth > wanted, middle, low),
+            np.where(worth > wanted, high, middle),
+        )
+    return np.where(laws.interrupts, np.exp((low + high) / 2.0), 0.0)
 
 
 def first_order_interval_s(
@@ -206,25 +236,25 @@ def first_order_interval_s(
 
 
 def _first_order_goodput(
-    mean_s: float,
-    alive: float,
-    left_s: float,
-    checkpoint_s: float,
+    mean_s: Floats,
+    alive: Floats,
+    left_s: Floats,
+    checkpoint_s: Floats,
     delay_s: float,
-    notice: float,
-) -> float:
+    notice: Floats | float,
+) -> Floats:
     """At the best interval, with the sum over segments by Euler and Maclaurin: `(1 - C / s)
     (A - (1 - notice) s B / 2) / (mean + delay)`, B being alive after the restart, A lived
     from then on, s a segment."""
-    if alive <= 0.0 or left_s <= 0.0:
-        return 0.0
     lost = (1.0 - notice) * alive / 2.0
-    segment_s = LONGEST_S + checkpoint_s
-    if lost > 0.0:
-        segment_s = min(math.sqrt(checkpoint_s * left_s / lost), segment_s)
-    segment_s = max(segment_s, checkpoint_s, 1e-9)
+    longest_s = LONGEST_S + checkpoint_s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best_s = np.sqrt(checkpoint_s * left_s / lost)
+    segment_s = np.where(lost > 0.0, np.minimum(best_s, longest_s), longest_s)
+    segment_s = np.maximum(np.maximum(segment_s, checkpoint_s), 1e-9)
     kept_s = (1.0 - checkpoint_s / segment_s) * (left_s - lost * segment_s)
-    return max(kept_s, 0.0) / (mean_s + delay_s)
+    some = (alive > 0.0) & (left_s > 0.0)
+    return np.where(some, np.maximum(kept_s, 0.0), 0.0) / (mean_s + delay_s)
 
 
 def makespan_s(

@@ -102,7 +102,7 @@ def changed_file(place: tuple[str | int, ...], value: object) -> str:
     ("place", "value", "said"),
     [
         (("base", "start", "fixed_s", "value"), -1.0, "base.start.fixed_s: -1.0 is out of"),
-        (("base", "failure", "node_mtbf_s", "value"), 0, "node_mtbf_s: 0.0 is out of range"),
+        (("base", "failure", "node_mtbf_s", "value"), 0, "node_mtbf_s: 0 is out of range"),
         (("base", "start", "fixed_s", "value"), float("nan"), "not a finite number"),
         (("base", "start", "fixed_s", "sauce"), "x", "base.start.fixed_s.sauce: unknown key"),
         (("learnt", "steps", 0, "compute_s"), -0.1, r"learnt.steps\[0\].compute_s"),

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbtrain_perf.models.lifetime import Lifetime
+from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.preemption import (
     anew_s,
     best_interval_s,
-    equivalent_hazard_1_s,
+    equivalent_hazards_1_s,
     first_order_interval_s,
     goodput,
     makespan_s,
@@ -170,14 +171,27 @@ def test_early_deaths_ask_for_shorter_intervals_than_their_mean_says() -> None:
     assert goodput(BATHTUB, best, **here) > goodput(BATHTUB, plain, **here)
 
 
+def equivalent_1_s(
+    law: Lifetime, *, checkpoint_s: float, restart_s: float = 0.0, delay_s: float = 0.0
+) -> float:
+    table = LifetimeTable.of([law.edges_s], [law.hazards_1_s], [law.cap_s])
+    (hazard,) = equivalent_hazards_1_s(
+        table,
+        checkpoint_s=np.array([checkpoint_s]),
+        restart_s=np.array([restart_s]),
+        delay_s=delay_s,
+    )
+    return float(hazard)
+
+
 def test_a_constant_hazard_that_costs_as_much() -> None:
     costs = {"checkpoint_s": 30.0, "restart_s": 80.0, "delay_s": 60.0}
     plain = Lifetime.exponential(0.05 / HOUR)
-    assert equivalent_hazard_1_s(plain, **costs) == pytest.approx(0.05 / HOUR, rel=0.01)
-    assert equivalent_hazard_1_s(Lifetime.exponential(0.0), **costs) == 0.0
+    assert equivalent_1_s(plain, **costs) == pytest.approx(0.05 / HOUR, rel=0.01)
+    assert equivalent_1_s(Lifetime.exponential(0.0), **costs) == 0.0
     # Of a cap, the best interval loses less than half of itself: the first order misses that.
     for law, off in ((dataclasses.replace(BATHTUB, cap_s=math.inf), 1e-3), (BATHTUB, 0.015)):
-        same = Lifetime.exponential(equivalent_hazard_1_s(law, **costs))
+        same = Lifetime.exponential(equivalent_1_s(law, **costs))
         values = [goodput(one, best_interval_s(one, **costs), **costs) for one in (law, same)]
         assert values[0] == pytest.approx(values[1], rel=off)
 
@@ -273,7 +287,7 @@ def test_some_die_early_and_the_rest_never() -> None:
     assert expected == pytest.approx(
         simulated(law, 5 * HOUR, 900.0, runs=1500, **figures), rel=0.015
     )
-    assert 0.0 < equivalent_hazard_1_s(law, **figures) < math.log(2.0) / HOUR
+    assert 0.0 < equivalent_1_s(law, **figures) < math.log(2.0) / HOUR
 
 
 @settings(max_examples=30, deadline=None)

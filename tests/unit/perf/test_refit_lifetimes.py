@@ -18,13 +18,14 @@ from sbtrain_perf.coefficients import (
 )
 from sbtrain_perf.decision import Decision
 from sbtrain_perf.errors import CoefficientsError
-from sbtrain_perf.lifetimes import Lived, law_of
+from sbtrain_perf.lifetimes import Lived
 from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.preemption import anew_s, makespan_s
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.reasons import preemption_in_words
 from sbtrain_perf.refit import refit
 from sbtrain_perf.request import Objective, Request
+from sbtrain_perf.terms import law_of
 
 HOUR = 3600.0
 STATED_S = 118_000.0
