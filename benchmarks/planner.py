@@ -113,7 +113,7 @@ def main() -> int:
                         what=f"plan CPU ms: 10,000 nodes, 1,000 partitions {name}, {kind}",
                         yardstick=f"import numpy {numpy_ms:.0f} ms",
                         value=cpu_ms(PLAN, cluster, kind, *learnt),
-                        bar=BAR_MS,
+                        bar=None if learnt else BAR_MS,
                     )
                 )
     return finish("planner", rows)

@@ -195,6 +195,12 @@ def _source(entry: Entry | None, plan: Plan) -> str:
         other.append(f"of {entry.partition}")
     if entry.batch_per_worker != plan.batch_per_worker:
         other.append(f"at batch {entry.batch_per_worker}")
+    here = (one for one in entry.own if (one.nodes, one.servers) == (plan.nodes, plan.servers))
+    own = None if other else next(here, None)
+    if own is not None and len(entry.own) > 1:
+        off = abs(own.ratio - 1.0)
+        said = f"{off:.0%} {'slower' if own.ratio > 1.0 else 'faster'} than all of them say"
+        other.append(f"({own.runs} of this configuration: {said})")
     return " ".join((text, *other))
 
 

@@ -25,6 +25,7 @@ _MUST_EXCEED_ZERO = {
     "run",
     "noise_samples",
     "mean_s",
+    "ratio",
 }
 
 

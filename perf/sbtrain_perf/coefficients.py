@@ -154,8 +154,19 @@ class LearntSpread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRuns:
+    """Of one configuration: how its steps' time stands to that of the closed form."""
+
+    nodes: int
+    servers: int
+    ratio: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearntStep:
-    """A workload's step on one partition: the parameters of the closed forms."""
+    """A workload's step on one partition: the parameters of the closed forms, and what the
+    configurations that were run have of their own."""
 
     cluster: str
     workload: str
@@ -169,6 +180,7 @@ class LearntStep:
     nodes: tuple[int, ...]  # node counts that were measured
     runs: tuple[str, ...]
     spread: LearntSpread = LearntSpread()
+    own: tuple[OwnRuns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,8 +72,8 @@ def _errors(left_out: Sequence[Sample], rest: Sequence[Sample], base: Coefficien
         return sum(
             _off(form.seconds(form.prior), s) for form, s in zip(forms, left_out, strict=True)
         )
-    terms = fit_group(rest, base.base).array
-    return sum(_off(form.seconds(terms), s) for form, s in zip(forms, left_out, strict=True))
+    fit = fit_group(rest, base.base)
+    return sum(_off(fit.seconds(s, form), s) for form, s in zip(forms, left_out, strict=True))
 
 
 def _off(predicted: float, sample: Sample) -> float:

@@ -6,16 +6,18 @@ partition and batch: the parameters of the step's closed form; per cluster: chec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sbtrain_perf.coefficients import Base, LearntSpread
+from sbtrain_perf.coefficients import Base, LearntSpread, OwnRuns
 from sbtrain_perf.measured import Sample, Term
+from sbtrain_perf.own_runs import own_runs
 from sbtrain_perf.shrinkage import fit_terms, spread_of_fit
-from sbtrain_perf.term_forms import form_of
+from sbtrain_perf.term_forms import TermForm, form_of, own_ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,10 +44,11 @@ class GroupFit:
 
     terms: tuple[float, ...]
     spread: LearntSpread
+    own: tuple[OwnRuns, ...] = ()  # of steps
 
-    @property
-    def array(self) -> Floats:
-        return np.array(self.terms)
+    def seconds(self, sample: Sample, form: TermForm) -> float:
+        """What the fit says of a sample of its key."""
+        return form.seconds(np.array(self.terms)) * own_ratio(sample, self.own)
 
 
 def key_of(sample: Sample) -> Key:
@@ -93,7 +96,18 @@ def fit_group(group: Sequence[Sample], base: Base) -> GroupFit:
         usual_samples=base.spread.noise_samples.value,
         power=power,
     )
+    own: tuple[OwnRuns, ...] = ()
+    if term == "step":
+        own = own_runs(
+            (
+                s.timings.plan.nodes,
+                s.timings.plan.servers,
+                math.log(s.seconds / f.seconds(terms)),
+            )
+            for s, f in zip(group, forms, strict=True)
+        )
     return GroupFit(
+        own=own,
         terms=tuple(float(one) for one in terms),
         spread=LearntSpread(
             covariance=tuple(float(one) for one in far.covariance.ravel()),

@@ -261,7 +261,12 @@ class Predictor:
             sharing=server.sharing.value,
             sharpness=server.sharpness.value,
         )
-        return out
+        return out * terms.own.factors(
+            partition=candidates.partition,
+            servers=candidates.servers,
+            low=candidates.low,
+            high=candidates.high,
+        )
 
     def step_shares(self, candidates: Candidates, nodes: Floats) -> Floats:
         """(3, candidates): how the logarithm of a step on so many nodes follows those of its

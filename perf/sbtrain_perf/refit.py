@@ -224,6 +224,7 @@ def _learnt_step(group: Sequence[Sample], fit: GroupFit) -> LearntStep:
         nodes=tuple(sorted({sample.timings.nodes for sample in group})),
         runs=_runs(group),
         spread=fit.spread,
+        own=fit.own,
     )
 
 

@@ -8,7 +8,7 @@ seconds a byte), all-reduce steps (compute, transfer, hop), and parameter server
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,11 @@ from sbtrain_perf.coefficients import (
     LearntStage,
     LearntStart,
     LearntStep,
+    OwnRuns,
 )
 from sbtrain_perf.measured import Sample, described_count
 from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.own_runs import ratio_of
 from sbtrain_perf.request import Plan
 
 if TYPE_CHECKING:
@@ -122,7 +124,17 @@ def predicted_s(sample: Sample, coefficients: Coefficients) -> float:
     """What coefficients predict of a measured term: learnt of its key, else the prior."""
     form = form_of(sample, coefficients.base)
     terms = learnt_terms(sample, coefficients)
-    return form.seconds(form.prior if terms is None else terms)
+    if terms is None:
+        return form.seconds(form.prior)
+    entry = learnt_entry(sample, coefficients)
+    own = entry.own if isinstance(entry, LearntStep) else ()
+    return form.seconds(terms) * own_ratio(sample, own)
+
+
+def own_ratio(sample: Sample, own: Sequence[OwnRuns]) -> float:
+    """Of a sample's configuration to the closed form, by its own runs."""
+    plan = sample.timings.plan
+    return ratio_of(own, nodes=plan.nodes, servers=plan.servers)
 
 
 def relative_error(sample: Sample, coefficients: Coefficients) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from sbtrain_perf.coefficients import (
     LearntStage,
     LearntStart,
     LearntStep,
+    OwnRuns,
     nearest_step,
 )
 from sbtrain_perf.job import Job
@@ -39,6 +40,7 @@ from sbtrain_perf.models.step_time import (
     speed_ratio,
     step_s,
 )
+from sbtrain_perf.own_runs import OwnRatios
 from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Terms:
     limit_s: Floats  # of one attempt
     price: Floats
     queue_s: Floats
+    own: OwnRatios  # of steps, to the closed form
 
 
 def basis_of(
@@ -225,6 +228,19 @@ class PartitionTerms:
         measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_worker)
         return self.basis(partition).compute_s / measured_s
 
+    def own_runs(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, OwnRuns]]:
+        """Configurations that this workload ran in at this batch, by index of partition."""
+        learnt, request = self.coefficients.learnt.steps, self.job.request
+        if not learnt:
+            return
+        place = {partition.name: at for at, partition in enumerate(partitions)}
+        asked = (self.shape.name, request.workload, request.batch_per_worker)
+        for step in learnt:
+            at = place.get(step.partition)
+            known = (step.cluster, step.workload, step.batch_per_worker)
+            if at is not None and known == asked:
+                yield from ((at, own) for own in step.own)
+
     def learnt_stage(self, partition: Partition) -> LearntStage | None:
         """Of this partition; else of another one, whose overhead alone counts here."""
         of_cluster = [
@@ -336,6 +352,7 @@ def terms_of(
         limit_s=columns[11],
         price=columns[12],
         queue_s=columns[13],
+        own=OwnRatios.of(finder.own_runs(partitions), partitions=len(partitions)),
     )
     return _with_learnt_hazards(terms, finder) if any(learnt) else terms
 

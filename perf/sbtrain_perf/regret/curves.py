@@ -17,6 +17,7 @@ import numpy as np
 
 from sbtrain_perf.fitting.allreduce import AllReduceModel, StepRows
 from sbtrain_perf.fitting.parameter_server import Belief, ClusterRun, ServerFit, fit_servers
+from sbtrain_perf.own_runs import own_log_ratio
 from sbtrain_perf.regret.choosing import Curve, Option
 from sbtrain_perf.score import cmdare_cluster, pollux, tdl
 from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
@@ -25,7 +26,6 @@ from sbtrain_perf.score.tables import read_table
 FEW_WORKERS = (1, 2, 4)
 FIRST_SHAPES = ("1", "2", "4", "11", "22", "44")  # GPUs by node: one and two nodes
 LARGE_BATCH = 1500.0  # a first look at a workload stays under it
-RUN_SD = 0.01  # of the log speed of one run about its configuration's own
 LEAST_OPTIONS = 3  # fewer say nothing about a choice
 
 
@@ -120,12 +120,12 @@ def _server_curve(
 
 
 def _predicted(fit: ServerFit, run: ClusterRun, *, seen: bool) -> float:
-    """Updates a second. What has been run is known by its run, but for the run's own noise."""
+    """Updates a second; what has been run is known by its runs, as to the planner."""
     law = fit.log_law(replace(run, updates_1_s=math.nan))
     if not seen:
         return math.exp(law.mean)
-    trust = law.sd**2 / (law.sd**2 + RUN_SD**2 / run.repeats)
-    return math.exp(law.mean + trust * (math.log(run.updates_1_s) - law.mean))
+    logs = [math.log(run.updates_1_s) - law.mean] * run.repeats
+    return math.exp(law.mean + own_log_ratio(logs))
 
 
 def allreduce_curves(data: Path) -> list[Curve]:

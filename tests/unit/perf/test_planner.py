@@ -19,6 +19,7 @@ from sbtrain_perf.coefficients import (
     Learnt,
     LearntSpread,
     LearntStart,
+    OwnRuns,
     with_learnt,
 )
 from sbtrain_perf.errors import PlanError
@@ -68,6 +69,7 @@ LEARNT = with_learnt(
     ),
     ("run-1",),
 )
+OWN = ((2, 0, 0.75), (3, 0, 1.3), (7, 1, 0.8), (20, 0, 0.9))
 K80 = GpuType(name="K80", peak_tflops=4.113, memory_gib=12, memory_bytes_s=2.4e11)
 
 
@@ -239,6 +241,11 @@ def test_the_bound_of_a_range_is_below_all_its_rows(
     asked: Request, one: Partition, known: Coefficients, data: st.DataObject
 ) -> None:
     one = dataclasses.replace(one, name=data.draw(st.sampled_from(["small", "other"])))
+    if known is LEARNT and data.draw(st.booleans()):
+        own = tuple(OwnRuns(nodes=n, servers=s, ratio=r, runs=1) for n, s, r in OWN)
+        here = example_step(batch_per_worker=asked.batch_per_worker, own=own)
+        learnt = dataclasses.replace(known.learnt, steps=(here, *known.learnt.steps))
+        known = dataclasses.replace(known, learnt=learnt)
     weighing = Weighing(asked, cluster(one), known, {})
     lanes = weighing.lanes
     if not len(lanes):
