@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,14 +97,15 @@ class ClusterRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFit:
-    """Posterior mode and draws around it; factor widens the interval to its coverage."""
+    """Posterior mode and draws around it; factors, by kinds of workers, widen the interval to
+    its coverage."""
 
     networks: Mapping[str, ServedNetwork]
     names: Mapping[tuple[str, ...], int]
     mode: Vector
     draws: Matrix
     noise_sd: Mapping[str, float]  # of one run, by its kinds of workers
-    factor: float = NORMAL_90
+    factors: Mapping[str, float] = field(default_factory=dict)
 
     def log_law(self, run: ClusterRun) -> Belief:
         """Log updates a second of one run: the model's spread and the run's own noise.
@@ -119,7 +120,8 @@ class ServerFit:
     def predict(self, run: ClusterRun) -> Estimate:
         """Updates a second of all workers together, with one run's 90 % interval."""
         law = self.log_law(run)
-        return log_estimate(law.mean, law.sd, factor=self.factor)
+        factor = self.factors.get(_kinds(run), max(self.factors.values(), default=NORMAL_90))
+        return log_estimate(law.mean, law.sd, factor=factor)
 
     def capacity_1_s(self, network: str, servers: int) -> float:
         """Updates a second that the servers can apply at most, at the mode."""
@@ -157,16 +159,19 @@ def fit_servers(
 def calibrated(
     fit: ServerFit, left_out: Sequence[tuple[ServerFit, Sequence[ClusterRun]]]
 ) -> ServerFit:
-    """The fit with its intervals as wide as errors on left-out runs ask for.
+    """The fit with its intervals as wide as errors on left-out runs ask for; those of the same
+    kinds of workers, since a faster GPU meets the servers' limit where a slow one does not.
 
     left_out: fits on a part of the runs, each with runs that it has not seen.
     """
-    scores = []
+    scores: dict[str, list[float]] = {}
     for part, runs in left_out:
         for run in runs:
             law = part.log_law(run)
-            scores.append((math.log(run.updates_1_s) - law.mean) / law.sd)
-    return replace(fit, factor=conformal_factor(scores))
+            score = (math.log(run.updates_1_s) - law.mean) / law.sd
+            scores.setdefault(_kinds(run), []).append(score)
+    factors = {kinds: conformal_factor(found) for kinds, found in scores.items()}
+    return replace(fit, factors=factors)
 
 
 def _kinds(run: ClusterRun) -> str:

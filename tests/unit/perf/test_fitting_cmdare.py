@@ -14,7 +14,12 @@ from sbtrain_perf.fitting.checkpoint import (
     CheckpointObservation,
     fit_checkpoints,
 )
-from sbtrain_perf.fitting.conformal import NORMAL_90, conformal_factor, log_estimate
+from sbtrain_perf.fitting.conformal import (
+    NORMAL_90,
+    Estimate,
+    conformal_factor,
+    log_estimate,
+)
 from sbtrain_perf.fitting.parameter_server import (
     Belief,
     ClusterRun,
@@ -232,7 +237,30 @@ def test_intervals_grow_with_errors_on_left_out_runs() -> None:
     wrong = [
         ClusterRun(network="small", workers=(("P100", 3),), servers=1, updates_1_s=9.0)
     ] * 12
-    assert calibrated(fit, [(part, wrong)]).factor > 2.0 * calibrated(fit, []).factor
+    asked = wrong[0]
+    plain, widened = calibrated(fit, []), calibrated(fit, [(part, wrong)])
+    assert width(widened.predict(asked)) > 2.0 * width(plain.predict(asked))
+
+
+def test_intervals_of_one_gpu_do_not_hang_on_anothers_errors() -> None:
+    """K80 never met the server's limit: what went wrong past it is the P100's."""
+    steps = STEPS | {("small", "K80"): Belief(mean=math.log(0.3), sd=0.05)}
+    slow = [
+        ClusterRun(network="small", workers=(("K80", n),), servers=1, updates_1_s=n / 0.3)
+        for n in range(1, 5)
+    ]
+    fit = fit_servers([*slow, *runs(range(1, 5))], [SMALL], steps)
+    part = fit_servers([*slow[:2], *runs(range(1, 3))], [SMALL], steps)
+    wrong = [
+        ClusterRun(network="small", workers=(("P100", 3),), servers=1, updates_1_s=9.0)
+    ] * 12
+    found = calibrated(fit, [(part, [*slow[2:] * 6, *wrong])])
+    assert found.factors["K80"] < 0.5 * found.factors["P100"]
+    assert width(found.predict(slow[3])) < 0.5 * width(found.predict(wrong[0]))
+
+
+def width(estimate: Estimate) -> float:
+    return math.log(estimate.high / estimate.low)
 
 
 def test_unknown_network_is_named() -> None:
