@@ -55,6 +55,7 @@ class AllreduceTerms:
 
     efficiency: Coefficient
     hop_s: Coefficient
+    sharpness: Coefficient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

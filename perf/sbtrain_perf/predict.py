@@ -18,7 +18,7 @@ import numpy as np
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.job import Job
-from sbtrain_perf.models.allreduce import step_s
+from sbtrain_perf.models.allreduce import hops, step_s, transfers
 from sbtrain_perf.models.checkpoint import interval_s
 from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.parameter_server import update_s
@@ -250,6 +250,8 @@ class Predictor:
             terms.transfer_s[at],
             terms.hop_s[at],
             nodes=candidates.low[ring].astype(np.float64),
+            loads=(terms.link_loads[0, at], terms.link_loads[1, at]),
+            sharpness=self.base.allreduce.sharpness.value,
         )
         served = ~ring
         at, servers = candidates.partition[served], candidates.servers[served]
@@ -272,19 +274,20 @@ class Predictor:
         """(3, candidates): how the logarithm of a step on so many nodes follows those of its
         terms: compute, transfer, hop (all-reduce); compute, one server's time, nothing."""
         terms, server = self.terms, self.base.server
+        power = self.base.allreduce.sharpness.value
         out = np.zeros((3, len(candidates)))
         ring = np.flatnonzero(candidates.servers == 0)
         at, on = candidates.partition[ring], nodes[ring]
-        compute = terms.compute_s[0, at]
-        hops = 2.0 * (on - 1.0)
-        transfer = hops / on * terms.transfer_s[at]
-        hop = hops * terms.hop_s[at]
-        whole = np.maximum(compute + transfer + hop, 1e-300)
-        out[0, ring], out[1, ring], out[2, ring] = (
-            compute / whole,
-            transfer / whole,
-            hop / whole,
+        parts = np.stack(
+            (
+                terms.compute_s[0, at],
+                transfers(on, loads=(terms.link_loads[0, at], terms.link_loads[1, at]))
+                * terms.transfer_s[at],
+                hops(on) * terms.hop_s[at],
+            )
         )
+        parts = (parts / np.maximum(parts.max(axis=0), 1e-300)) ** power
+        out[:, ring] = parts / np.maximum(parts.sum(axis=0), 1e-300)
         served = np.flatnonzero(candidates.servers > 0)
         at, servers = candidates.partition[served], candidates.servers[served]
         workers_s = terms.compute_s[1, at] / (nodes[served] - servers)

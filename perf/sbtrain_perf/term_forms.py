@@ -3,7 +3,7 @@
 `seconds = (features . terms^power)^(1/power) + chain`. The terms are what refit learns: of
 staging (overhead, seconds a byte), start-up (fixed, seconds a node), checkpoints (fixed,
 seconds a byte), all-reduce steps (compute, transfer, hop), and parameter servers' updates
-(compute and busy time of one server; power is the knee's sharpness).
+(compute and busy time of one server); of the last two power is the knee's sharpness.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sbtrain_perf.coefficients import (
     OwnRuns,
 )
 from sbtrain_perf.measured import Sample, described_count
+from sbtrain_perf.models.allreduce import hops, link_loads, transfers
 from sbtrain_perf.models.parameter_server import server_s
 from sbtrain_perf.own_runs import ratio_of
 from sbtrain_perf.request import Plan
@@ -69,11 +70,14 @@ def form_of(sample: Sample, base: Base) -> TermForm:
     tensors = float(described_count(sample.timings, "tensors") or basis.tensors)
     if plan.layout == "ps":
         return _updates_form(plan, base, compute_s, _busy_s(parameters, tensors, base))
-    others = plan.nodes - 1.0
     share = parameters / basis.parameters if basis.parameters else 1.0
-    return _sum(
-        (1.0, 2.0 * others / plan.nodes, 2.0 * others),
-        (compute_s, basis.transfer_s * share, basis.hop_s),
+    power = base.allreduce.sharpness.value
+    loads = link_loads(float(plan.gpus_per_node))
+    moved = float(transfers(float(plan.nodes), loads=loads))
+    return TermForm(
+        features=np.array((1.0, moved, hops(float(plan.nodes)))) ** power,
+        prior=np.array((compute_s, basis.transfer_s * share, basis.hop_s)),
+        power=power,
     )
 
 

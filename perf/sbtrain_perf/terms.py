@@ -27,7 +27,7 @@ from sbtrain_perf.coefficients import (
     nearest_step,
 )
 from sbtrain_perf.job import Job
-from sbtrain_perf.models.allreduce import transfer_s
+from sbtrain_perf.models.allreduce import link_loads, transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
 from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.lifetime_table import LifetimeTable
@@ -71,6 +71,7 @@ class Terms:
     limit_s: Floats  # of one attempt
     price: Floats
     queue_s: Floats
+    link_loads: Floats  # (2, partitions): of all-reduce on two nodes, and on three
     own: OwnRatios  # of steps, to the closed form
 
 
@@ -335,6 +336,7 @@ def terms_of(
         )
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 14).T
     learnt = tuple(finder.learnt_lifetime(partition) for partition in partitions)
+    gpus = np.array([partition.gpus_per_node for partition in partitions], dtype=np.float64)
     terms = Terms(
         compute_s=columns[0:2],
         transfer_s=columns[2],
@@ -352,6 +354,7 @@ def terms_of(
         limit_s=columns[11],
         price=columns[12],
         queue_s=columns[13],
+        link_loads=np.stack(link_loads(gpus)),
         own=OwnRatios.of(finder.own_runs(partitions), partitions=len(partitions)),
     )
     return _with_learnt_hazards(terms, finder) if any(learnt) else terms

@@ -6,6 +6,7 @@ the bounds of request and partition. What does not fit is refused here, with the
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -146,12 +147,14 @@ class Weighing:
                     self.refused.append(refused_row(partition.name, reason, servers=few))
         partitions, fewest, most, low, high = np.array(ranges, dtype=np.int64).reshape(-1, 5).T
         servers, source = spread(fewest, most)
-        return Candidates(
+        whole = Candidates(
             partition=partitions[source],
             servers=servers,
             low=np.maximum(low[source], servers + 1),
             high=high[source],
         )
+        served = whole.take(whole.servers > 0)
+        return _by_regime(whole.take(whole.servers == 0)).joined(served)
 
     def values(self, forecast: Forecast) -> Floats:
         """What the objective minimises; infinite where a row will not do. A deadline must
@@ -286,7 +289,7 @@ class Weighing:
         lane = (self.lanes.partition == row.partition[0]) & (
             self.lanes.servers == row.servers[0]
         )
-        low, high = int(self.lanes.low[lane][0]), int(self.lanes.high[lane][0])
+        low, high = int(self.lanes.low[lane].min()), int(self.lanes.high[lane].max())
         others = {nodes // 2, nodes - 1, nodes, nodes + 1, nodes * 2}
         counts = np.array(sorted(n for n in others if low <= n <= high), dtype=np.int64)
         return Candidates(
@@ -337,6 +340,17 @@ class Weighing:
         one = Candidates.single(at, nodes=nodes, servers=0)
         shares = self.predictor.step_shares(one, np.array([float(nodes)]))
         return 1.0 - float(shares[0, 0])
+
+
+def _by_regime(rings: Candidates) -> Candidates:
+    """Lanes of all-reduce cut into one node, two, and more: steps grow within each alone."""
+    pieces = []
+    for fewest, most in ((1, 1), (2, 2), (3, np.iinfo(np.int64).max)):
+        piece = dataclasses.replace(
+            rings, low=np.maximum(rings.low, fewest), high=np.minimum(rings.high, most)
+        )
+        pieces.append(piece.take(piece.low <= piece.high))
+    return pieces[0].joined(pieces[1]).joined(pieces[2])
 
 
 def _once(rows: Candidates) -> Candidates:

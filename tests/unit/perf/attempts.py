@@ -8,6 +8,7 @@ import numpy as np
 
 from plans import example_plan
 from sbtrain_perf.coefficients import LearntStep
+from sbtrain_perf.models.allreduce import link_loads, step_s
 from sbtrain_perf.request import Basis, Layout
 from sbtrain_perf.timing_log import AttemptTimings, Phase, RankSteps
 
@@ -22,6 +23,12 @@ BASIS = Basis(
     link_bytes_s=1.25e9,
     checkpoint_byte_s=7e-9,
 )
+
+
+def synchronous_s(compute_s: float, transfer_s: float, hop_s: float, *, nodes: float) -> float:
+    """An all-reduce step on nodes of one worker and no GPU, at the shipped sharpness."""
+    loads = link_loads(0.0)
+    return float(step_s(compute_s, transfer_s, hop_s, nodes=nodes, loads=loads, sharpness=2.0))
 
 
 def attempt(

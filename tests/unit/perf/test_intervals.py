@@ -7,12 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from attempts import attempt
+from attempts import attempt, synchronous_s
 
 from sbtrain_perf.coefficients import Coefficients, load_coefficients
 from sbtrain_perf.intervals import NORMAL_90, Deviations, normal_share, student_factor
 from sbtrain_perf.measured import measure_attempts
-from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.models.parameter_server import update_s
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.refit import refit
@@ -108,9 +107,7 @@ class Truth:
 
     def step(self, nodes: int, layout: Layout) -> float:
         if layout == "allreduce":
-            return float(
-                step_s(self.compute_s, self.transfer_s, self.hop_s, nodes=float(nodes))
-            )
+            return synchronous_s(self.compute_s, self.transfer_s, self.hop_s, nodes=nodes)
         server = SHIPPED.base.server
         return float(
             update_s(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sbtrain_perf.models.allreduce import step_s, transfer_s
+from sbtrain_perf.models.allreduce import link_loads, step_s, transfer_s, transfers
 from sbtrain_perf.models.checkpoint import checkpoint_s, interval_s
 from sbtrain_perf.models.parameter_server import server_s, update_s
 from sbtrain_perf.models.preemption import restarted_s, resumed_s
@@ -17,11 +17,32 @@ from sbtrain_perf.models.startup import start_s
 NODES = np.arange(1.0, 65.0)
 
 
-def test_a_ring_moves_the_gradients_twice_but_for_one_share() -> None:
+def test_communication_hides_behind_computing_as_far_as_the_longer_lets_it() -> None:
     transfer = transfer_s(1e6, link_bytes_s=1e9, efficiency=0.5)
     assert transfer == pytest.approx(0.008)
-    assert step_s(1.0, transfer, 0.001, nodes=1.0) == 1.0
-    assert step_s(1.0, transfer, 0.001, nodes=4.0) == pytest.approx(1.0 + 0.012 + 0.006)
+    one = {"loads": link_loads(1.0), "sharpness": 2.0}
+    assert step_s(1.0, transfer, 0.001, nodes=1.0, **one) == 1.0
+    three = step_s(0.01, transfer, 0.001, nodes=3.0, **one)
+    assert three == pytest.approx(math.sqrt(0.01**2 + (4 / 3 * 0.008) ** 2 + 0.004**2))
+    apart = step_s(0.01, transfer, 0.0, nodes=3.0, loads=link_loads(1.0), sharpness=1.0)
+    assert apart == pytest.approx(0.01 + 4 / 3 * 0.008)
+
+
+def test_two_nodes_stand_apart_and_gpus_share_a_nodes_link() -> None:
+    alone, four = (transfers(NODES, loads=link_loads(gpus)) for gpus in (0.0, 4.0))
+    assert alone[0] == four[0] == 0.0
+    assert alone[2] == pytest.approx(4 / 3)  # as a ring
+    assert alone[1] > alone[2]
+    assert four[1] / alone[1] == pytest.approx(2.0)
+    assert four[5] / alone[5] == pytest.approx(4**0.27)
+    assert alone[47] - alone[23] == pytest.approx(alone[23] - alone[11])  # by doubling
+
+
+def test_a_step_grows_from_three_nodes_on() -> None:
+    for gpus in (1.0, 8.0):
+        steps = step_s(0.1, 0.02, 1e-4, nodes=NODES, loads=link_loads(gpus), sharpness=2.0)
+        assert np.all(np.diff(np.asarray(steps)[2:]) >= 0.0)
+        assert steps[0] <= np.min(steps)
 
 
 def test_servers_saturate_at_the_capacity_that_they_share() -> None:
@@ -81,7 +102,6 @@ def test_restarting_anew_agrees_with_simulation() -> None:
 def test_forms_grow_with_nodes_as_the_planner_assumes() -> None:
     """The planner's bounds are exact only while this holds."""
     rising = [
-        step_s(0.1, 0.02, 1e-4, nodes=NODES),
         start_s(NODES, fixed_s=10.0, node_s=0.1),
         shared_read_s(1e9, nodes=NODES, client_bytes_s=5e8, shared_bytes_s=2e9),
         pipelined_s(

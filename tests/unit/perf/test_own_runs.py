@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from attempts import attempt, example_step
+from attempts import attempt, example_step, synchronous_s
 from decisions import SHIPPED, cluster, partition, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,6 @@ from sbtrain_perf.coefficients import (
     with_learnt,
 )
 from sbtrain_perf.errors import CoefficientsError
-from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.own_runs import MOST_OFF, OwnRatios, own_log_ratio, own_runs
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.refit import refit
@@ -142,7 +141,7 @@ def test_another_batch_or_partition_knows_nothing_of_it() -> None:
 
 
 def form(nodes: int) -> float:
-    return float(step_s(0.3, 0.05, 0.004, nodes=float(nodes)))
+    return synchronous_s(0.3, 0.1, 0.004, nodes=nodes)
 
 
 def test_refit_learns_what_a_node_count_has_of_its_own() -> None:
@@ -163,7 +162,7 @@ def test_refit_learns_what_a_node_count_has_of_its_own() -> None:
     def predicted(nodes: int) -> float:
         own = {one.nodes: one.ratio for one in step.own}
         terms = (step.compute_s, step.transfer_s, step.hop_s)
-        return float(step_s(*terms, nodes=float(nodes))) * own.get(nodes, 1.0)
+        return synchronous_s(*terms, nodes=nodes) * own.get(nodes, 1.0)
 
     assert predicted(8) == pytest.approx(1.15 * form(8), rel=0.03)
     assert predicted(4) == pytest.approx(form(4), rel=0.03)

@@ -83,7 +83,8 @@ def test_a_plan_is_worked_out_by_hand() -> None:
         base.compute.activation_s.value * math.sqrt(60e6) + base.compute.parameter_s.value * 1e6
     ) / (16 * base.compute.cpu_core_speed.value)
     transfer = 4e6 / (1.25e9 * base.allreduce.efficiency.value)
-    step = compute + 2 * 3 / 4 * transfer + 2 * 3 * base.allreduce.hop_s.value
+    moved = 4 / 3 * (1 + 0.45 * math.log(4 / 3)) * transfer
+    step = math.sqrt(compute**2 + moved**2 + (2 * 3 * base.allreduce.hop_s.value) ** 2)
     steps = math.ceil(10 * 50_000 / (4 * 32))
     stage = base.stage.overhead_s.value + 1e8 / 5e8
     stage += 3 * base.stage.chunk_bytes.value / 1.25e9

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from attempts import example_step
+from attempts import example_step, synchronous_s
 
 from sbtrain_perf.coefficients import (
     Coefficients,
@@ -72,7 +72,7 @@ def predict(
 
 def test_a_learnt_step_is_predicted_from_its_own_terms() -> None:
     step = predict(learnt(steps=(STEP,))).step_s
-    assert step == pytest.approx(0.5 + 2 * 3 / 4 * 0.08 + 2 * 3 * 0.01)
+    assert step == pytest.approx(synchronous_s(0.5, 0.08, 0.01, nodes=4))
 
 
 def test_another_partition_scales_by_what_the_models_say_of_both() -> None:
@@ -80,7 +80,7 @@ def test_another_partition_scales_by_what_the_models_say_of_both() -> None:
     one = predict(shipped, partition=SMALL, nodes=1).step_s
     other = predict(shipped, partition=LARGE, nodes=1).step_s
     step = predict(learnt(steps=(STEP,)), partition=LARGE).step_s
-    assert step == pytest.approx(0.5 * other / one + 2 * 3 / 4 * 0.08 / 4 + 2 * 3 * 0.01)
+    assert step == pytest.approx(synchronous_s(0.5 * other / one, 0.08 / 4, 0.01, nodes=4))
 
 
 def test_another_batch_scales_by_what_the_models_say_of_both() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attempts import attempt
+from attempts import attempt, synchronous_s
 
 from plans import example_plan
 from sbtrain_perf.coefficients import (
@@ -19,7 +19,6 @@ from sbtrain_perf.coefficients import (
     load_coefficients,
 )
 from sbtrain_perf.measured import measure_attempts, step_seconds
-from sbtrain_perf.models.allreduce import step_s
 from sbtrain_perf.models.parameter_server import update_s
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.refit import RefitResult, refit
@@ -76,7 +75,7 @@ def test_several_node_counts_tell_computing_from_communication() -> None:
         attempt(
             run_id=f"run-{n}-{i}",
             nodes=n,
-            step_s=float(step_s(*truth.values(), nodes=float(n))),
+            step_s=synchronous_s(*truth.values(), nodes=n),
             noise=0.05,
             seed=10 * n + i,
         )
@@ -87,8 +86,8 @@ def test_several_node_counts_tell_computing_from_communication() -> None:
     assert step.nodes == (1, 2, 4, 8, 16)
     assert step.compute_s == pytest.approx(0.3, rel=0.05)
     for nodes in (3, 12, 32):
-        predicted = step_s(step.compute_s, step.transfer_s, step.hop_s, nodes=nodes)
-        assert predicted == pytest.approx(step_s(*truth.values(), nodes=nodes), rel=0.1)
+        predicted = synchronous_s(step.compute_s, step.transfer_s, step.hop_s, nodes=nodes)
+        assert predicted == pytest.approx(synchronous_s(*truth.values(), nodes=nodes), rel=0.1)
 
 
 def test_servers_saturation_is_learnt_from_several_worker_counts() -> None:
@@ -156,7 +155,7 @@ def test_forms_are_those_of_the_models(layout: str, servers: int) -> None:
             sharpness=server.sharpness.value,
         )
         if layout == "ps"
-        else step_s(0.05, 0.02 * 77_850 / 1_857_722, 0.0001, nodes=5)
+        else synchronous_s(0.05, 0.02 * 77_850 / 1_857_722, 0.0001, nodes=5)
     )
     assert form.seconds(form.prior) == pytest.approx(float(expected))
 
