@@ -15,7 +15,9 @@ from sbtrain_perf.coefficients import (
     Base,
     Coefficient,
     Coefficients,
+    LearntStart,
     LearntStep,
+    nearest_start,
     nearest_step,
 )
 from sbtrain_perf.decision import TERM_NAMES
@@ -168,8 +170,15 @@ def _entry(term: Term, plan: Plan, coefficients: Coefficients) -> Entry | None:
     own = learnt_entry(
         Sample(term=term, seconds=1.0, size_bytes=0.0, timings=nothing), coefficients
     )
-    if own is not None or term != "step":
+    if own is not None or term in ("stage", "checkpoint"):
         return own
+    if term == "start":
+        return nearest_start(
+            coefficients.learnt,
+            cluster=plan.cluster,
+            workload=plan.workload,
+            layout=plan.layout,
+        )
     return nearest_step(
         coefficients.learnt,
         cluster=plan.cluster,
@@ -184,6 +193,8 @@ def _source(entry: Entry | None, plan: Plan) -> str:
     if entry is None:
         return "shipped"
     text = f"learnt from {count(len(entry.runs), 'run')}"
+    if isinstance(entry, LearntStart) and entry.layout not in (None, plan.layout):
+        return f"{text} of the other layout"
     if not isinstance(entry, LearntStep):
         return text
     nodes = ", ".join(str(one) for one in entry.nodes)

@@ -186,8 +186,11 @@ class LearntStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntStart:
+    """layout: servers take longer to come up. None: of both, as files of before say."""
+
     cluster: str
     workload: str
+    layout: Layout | None = None
     fixed_s: float
     node_s: float
     runs: tuple[str, ...]
@@ -373,6 +376,14 @@ def nearest_step(
         ),
         default=None,
     )
+
+
+def nearest_start(
+    learnt: Learnt, *, cluster: str, workload: str, layout: Layout
+) -> LearntStart | None:
+    """Of this layout, else of both, else of the other one."""
+    known = [s for s in learnt.starts if (s.cluster, s.workload) == (cluster, workload)]
+    return min(known, key=lambda s: (s.layout != layout, s.layout is not None), default=None)
 
 
 def learnt_model(coefficients: Coefficients, workload: str) -> LearntModel | None:

@@ -1,7 +1,7 @@
 """One fit for each thing that is learnt: what its samples share, its terms, how far off.
 
-Per cluster and workload: start-up; per cluster and partition: staging; per workload, layout,
-partition and batch: the parameters of the step's closed form; per cluster: checkpoints.
+Per cluster, workload and layout: start-up; per cluster and partition: staging; per workload,
+layout, partition and batch: the parameters of the step's closed form; per cluster: checkpoints.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def key_of(sample: Sample) -> Key:
     if sample.term == "stage":
         return "stage", timings.cluster, timings.partition
     if sample.term == "start":
-        return "start", timings.cluster, timings.workload
+        return "start", timings.cluster, timings.workload, timings.layout
     if sample.term == "checkpoint":
         return "checkpoint", timings.cluster
     batch = timings.plan.batch_per_worker

@@ -154,8 +154,11 @@ class Predictor:
         work = steps * step
         nodes = candidates.low.astype(np.float64)
         stage = self._stage_s(candidates, nodes)
+        layout = (candidates.servers > 0).astype(np.intp)
         start = np.asarray(
-            start_s(nodes, fixed_s=terms.start_fixed_s, node_s=terms.start_node_s)
+            start_s(
+                nodes, fixed_s=terms.start_fixed_s[layout], node_s=terms.start_node_s[layout]
+            )
         )
         save = terms.checkpoint_s[at]
         failures = nodes / self.base.failure.node_mtbf_s.value

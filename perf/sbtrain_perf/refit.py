@@ -173,6 +173,7 @@ def _learn(
             LearntStart(
                 cluster=group[0].timings.cluster,
                 workload=group[0].timings.workload,
+                layout=group[0].timings.layout,
                 fixed_s=fit.terms[0],
                 node_s=fit.terms[1],
                 runs=_runs(group),
@@ -270,7 +271,7 @@ def _merged(old: Learnt, new: Learnt) -> Learnt:
             new.steps,
             lambda s: (s.cluster, s.workload, s.partition, s.layout, s.batch_per_worker),
         ),
-        starts=_replaced(old.starts, new.starts, lambda s: (s.cluster, s.workload)),
+        starts=_starts(old.starts, new.starts),
         stages=_replaced(old.stages, new.stages, lambda s: (s.cluster, s.partition)),
         checkpoints=_replaced(old.checkpoints, new.checkpoints, lambda c: (c.cluster,)),
         models=_replaced(old.models, new.models, lambda m: (m.workload,)),
@@ -278,6 +279,13 @@ def _merged(old: Learnt, new: Learnt) -> Learnt:
             old.lifetimes, new.lifetimes, lambda one: (one.cluster, one.partition)
         ),
     )
+
+
+def _starts(old: Sequence[LearntStart], new: Sequence[LearntStart]) -> tuple[LearntStart, ...]:
+    """What a file of before says of both layouts goes once one of them is learnt."""
+    learnt = {(start.cluster, start.workload) for start in new}
+    kept = [s for s in old if s.layout is not None or (s.cluster, s.workload) not in learnt]
+    return _replaced(kept, new, lambda s: (s.cluster, s.workload, s.layout or ""))
 
 
 def _replaced(old: Sequence[T], new: Sequence[T], key: Callable[[T], Key]) -> tuple[T, ...]:

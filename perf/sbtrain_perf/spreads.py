@@ -190,17 +190,35 @@ class Spreads:
         return np.asarray(sd)
 
     def _start_sd(self, candidates: Candidates, side: Side | None) -> Floats:
-        own, terms = self._own, self._predictor.terms
-        learnt = self._finder.learnt_start()
+        terms, served = self._predictor.terms, candidates.servers > 0
+        out = np.empty(len(candidates))
+        for at, layout in enumerate(_LAYOUTS):
+            rows = served == bool(at)
+            fixed_s, node_s = float(terms.start_fixed_s[at]), float(terms.start_node_s[at])
+            nodes = candidates.low[rows].astype(np.float64)
+            wide = candidates.low[rows] < candidates.high[rows]
+            out[rows] = self._start_sd_of(layout, (fixed_s, node_s), nodes, wide, side)
+        return out
+
+    def _start_sd_of(
+        self,
+        layout: Layout,
+        terms_s: tuple[float, float],
+        nodes: Floats,
+        wide: NDArray[np.bool_],
+        side: Side | None,
+    ) -> Floats:
+        own = self._own
+        learnt = self._finder.learnt_start(layout)
         if learnt is None:
-            return np.full(len(candidates), math.hypot(own.start.value, own.run.value))
+            return np.full(len(nodes), math.hypot(own.start.value, own.run.value))
         covariance = _covariance(learnt.spread, own.run.value)[:2, :2]
+        if learnt.layout not in (None, layout):  # both terms are off alike
+            covariance = covariance + own.start.value**2 / 2.0
         noise = learnt.spread.noise_sd or own.run.value
-        nodes = candidates.low.astype(np.float64)
-        parts = np.stack((np.full(len(nodes), terms.start_fixed_s), terms.start_node_s * nodes))
+        parts = np.stack((np.full(len(nodes), terms_s[0]), terms_s[1] * nodes))
         shares = parts / np.maximum(parts.sum(axis=0), 1e-300)
         variance = np.einsum("ji,jk,ki->i", shares, covariance, shares)
-        wide = candidates.low < candidates.high
         if side == "above":
             variance = np.where(wide, 0.0, variance)
         elif side == "below":

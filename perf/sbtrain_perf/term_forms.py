@@ -22,6 +22,7 @@ from sbtrain_perf.coefficients import (
     LearntStart,
     LearntStep,
     OwnRuns,
+    nearest_start,
 )
 from sbtrain_perf.measured import Sample, described_count
 from sbtrain_perf.models.allreduce import hops, link_loads, transfers
@@ -92,8 +93,10 @@ def learnt_entry(sample: Sample, coefficients: Coefficients) -> Entry | None:
         place = (plan.cluster, plan.partition)
         entries = (s for s in learnt.stages if (s.cluster, s.partition) == place)
     elif sample.term == "start":
-        work = (plan.cluster, plan.workload)
-        entries = (s for s in learnt.starts if (s.cluster, s.workload) == work)
+        start = nearest_start(
+            learnt, cluster=plan.cluster, workload=plan.workload, layout=plan.layout
+        )
+        entries = (start,) if start and start.layout in (None, plan.layout) else ()
     elif sample.term == "checkpoint":
         entries = (s for s in learnt.checkpoints if s.cluster == plan.cluster)
     else:

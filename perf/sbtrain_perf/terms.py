@@ -24,6 +24,7 @@ from sbtrain_perf.coefficients import (
     LearntStart,
     LearntStep,
     OwnRuns,
+    nearest_start,
     nearest_step,
 )
 from sbtrain_perf.job import Job
@@ -62,8 +63,8 @@ class Terms:
     stage_overhead_s: Floats
     stage_bytes_s: Floats  # 0: no scratch, data is read from the shared filesystem
     link_bytes_s: Floats
-    start_fixed_s: float
-    start_node_s: float
+    start_fixed_s: Floats  # (2,): all-reduce, parameter servers
+    start_node_s: Floats
     checkpoint_s: Floats
     preemption_1_s: Floats  # constant, or what costs a long run as much as the learnt law
     lifetimes: tuple[LearntLifetime | None, ...]
@@ -260,14 +261,17 @@ class PartitionTerms:
             rate = learnt.rate_bytes_s
         return learnt.overhead_s, rate
 
-    def learnt_start(self) -> LearntStart | None:
-        key = (self.shape.name, self.job.request.workload)
-        starts = self.coefficients.learnt.starts
-        return next((s for s in starts if (s.cluster, s.workload) == key), None)
+    def learnt_start(self, layout: Layout) -> LearntStart | None:
+        return nearest_start(
+            self.coefficients.learnt,
+            cluster=self.shape.name,
+            workload=self.job.request.workload,
+            layout=layout,
+        )
 
-    def start(self) -> tuple[float, float]:
+    def start(self, layout: Layout) -> tuple[float, float]:
         """(seconds that are fixed, seconds a node)."""
-        learnt = self.learnt_start()
+        learnt = self.learnt_start(layout)
         if learnt is not None:
             return learnt.fixed_s, learnt.node_s
         base = self.coefficients.base.start
@@ -307,7 +311,7 @@ def terms_of(
     partitions: Sequence[Partition], finder: PartitionTerms, queue_waits: Mapping[str, float]
 ) -> Terms:
     """The terms of partitions, in their order. queue_waits: seconds, by partition name."""
-    fixed_s, node_s = finder.start()
+    starts = np.array([finder.start("allreduce"), finder.start("ps")]).T
     asked_s = finder.job.request.time_limit_s or math.inf
     rows = []
     for partition in partitions:
@@ -345,8 +349,8 @@ def terms_of(
         stage_overhead_s=columns[5],
         stage_bytes_s=columns[6],
         link_bytes_s=columns[7],
-        start_fixed_s=fixed_s,
-        start_node_s=node_s,
+        start_fixed_s=starts[0],
+        start_node_s=starts[1],
         checkpoint_s=columns[8],
         preemption_1_s=columns[9],
         lifetimes=learnt,
@@ -368,7 +372,8 @@ def _with_learnt_hazards(terms: Terms, finder: PartitionTerms) -> Terms:
     staged_s = np.divide(
         finder.job.request.data.total_bytes, rates, out=np.zeros(len(at)), where=rates > 0.0
     )
-    begun_s = terms.stage_overhead_s[at] + staged_s + terms.start_fixed_s + terms.start_node_s
+    begun_s = terms.stage_overhead_s[at] + staged_s
+    begun_s = begun_s + terms.start_fixed_s[0] + terms.start_node_s[0]
     hazards = terms.preemption_1_s.copy()
     hazards[at] = equivalent_hazards_1_s(
         LifetimeTable.of([law.edges_s for law in laws], [law.hazards_1_s for law in laws]),

@@ -137,6 +137,23 @@ def test_start_stage_and_checkpoint_are_taken_as_learnt() -> None:
     assert warm.checkpoint_s == pytest.approx(2.0 + 3.0)
 
 
+def test_a_layout_that_never_ran_starts_like_the_other() -> None:
+    start = LearntStart(
+        cluster="test", workload="digits", layout="ps", fixed_s=20.0, node_s=1.0, runs=()
+    )
+    other = dataclasses.replace(start, layout="allreduce", fixed_s=3.0)
+    older = dataclasses.replace(start, layout=None, fixed_s=9.0)
+    for known, ring, served in (
+        ((start,), 24.0, 24.0),
+        ((start, other), 7.0, 24.0),
+        ((older,), 13.0, 13.0),
+        ((start, older), 13.0, 24.0),
+    ):
+        coefficients = learnt(starts=known)
+        assert predict(coefficients).start_s == pytest.approx(ring)
+        assert predict(coefficients, layout="ps").start_s == pytest.approx(served)
+
+
 def test_a_learnt_network_stands_in_for_the_assumed_one() -> None:
     model = LearntModel(workload="digits", parameters=77_850, tensors=30)
     job = job_of(REQUEST, learnt(models=(model,)))

@@ -90,6 +90,21 @@ def test_several_node_counts_tell_computing_from_communication() -> None:
         assert predicted == pytest.approx(synchronous_s(*truth.values(), nodes=nodes), rel=0.1)
 
 
+def test_each_layout_has_a_start_of_its_own() -> None:
+    """Servers take longer to come up: neither layout pays for the other."""
+    runs = [
+        attempt(run_id="run-1", nodes=2, start_s=5.0),
+        attempt(run_id="run-2", nodes=2, start_s=5.0, seed=2),
+        attempt(run_id="run-3", layout="ps", nodes=3, servers=1, start_s=30.0, seed=3),
+        attempt(run_id="run-4", layout="ps", nodes=3, servers=1, start_s=30.0, seed=4),
+    ]
+    starts = {s.layout: s for s in refit(runs, SHIPPED).coefficients.learnt.starts}
+    ring, served = starts["allreduce"], starts["ps"]
+    assert ring.fixed_s + 2 * ring.node_s == pytest.approx(5.0, rel=0.15)
+    assert served.fixed_s + 3 * served.node_s == pytest.approx(30.0, rel=0.15)
+    assert served.runs == ("run-3", "run-4")
+
+
 def test_servers_saturation_is_learnt_from_several_worker_counts() -> None:
     server = SHIPPED.base.server
 
