@@ -40,6 +40,9 @@ class _Expected:
     held_s: float
 
 
+_NEVER = _Expected(interval_s=math.inf, checkpoints=0.0, ended_s=math.inf, held_s=math.inf)
+
+
 class LawForecasts:
     """Rows of partitions with a learnt law, each worked out once."""
 
@@ -89,6 +92,8 @@ class LawForecasts:
         self, candidates: Candidates, forecast: Forecast, at: int, *, exact: bool
     ) -> _Expected:
         key = candidates.key(at)
+        if forecast.restarts[at] > self._predictor.most_restarts:
+            return _NEVER
         if exact or key not in self._known:
             self._known[key] = self._work_out(candidates, forecast, at, exact=exact)
         return self._known[key]

@@ -98,7 +98,13 @@ def drift_in_words(drift: Drift) -> str:
 
 
 def odds_in_words(odds: float) -> str:
-    return "less than 1 %" if odds < 0.01 else f"{min(round(odds * 100), 99)} %"
+    """Never more than it is: `97 %`, `99.4 %`, `more than 99.9 %`."""
+    if odds < 0.01:
+        return "less than 1 %"
+    if odds > 0.999:
+        return "more than 99.9 %"
+    tenths = math.floor(odds * 1000 + 1e-9)
+    return f"{tenths // 10} %" if odds < 0.99 else f"{tenths / 10:g} %"
 
 
 def share_in_words(share: float) -> str:
@@ -149,9 +155,10 @@ def why_not(
 def faster_in_words(faster: Prediction, chosen: Prediction, *, priced: bool) -> str:
     """`1 % faster, at 10 x the cost`; of two rows that differ by a near tie in time."""
     gain = 1.0 - faster.total_s / chosen.total_s
-    price = faster.cost if priced else faster.node_hours
-    paid = chosen.cost if priced else chosen.node_hours
-    what = "the cost" if priced else "the node-hours"
+    by_cost = priced and (faster.cost > 0 or chosen.cost > 0)
+    price = faster.cost if by_cost else faster.node_hours
+    paid = chosen.cost if by_cost else chosen.node_hours
+    what = "the cost" if by_cost else "the node-hours"
     share = f"{100 * gain:.1f} %" if gain >= 0.0005 else "less than 0.1 %"
     times = f"{ratio(price / paid)} x {what}" if paid > 0 else f"{amount(price)}, not for free"
     return f"{share} faster, at {times}"

@@ -189,16 +189,21 @@ def _more_rows(decision: Decision, shown: Sequence[Row], *, priced: bool) -> Ite
         ]
         if not others:
             continue
+        ends = [row for row in others if row.prediction is not None]
+        sure = decision.objective.sure
+        late = [r for r in ends if r.deadline_odds is not None and r.deadline_odds < sure]
         values = [
             measure(row.prediction, decision.objective, priced=priced)
-            for row in others
-            if row.prediction is not None
+            for row in ends
+            if row.prediction is not None and row not in late
         ]
         way = "all-reduce" if first.layout == "allreduce" else "parameter servers"
         text = f"{count(len(others), 'more row')} of {first.partition} with {way}"
         least = measure(best, decision.objective, priced=priced) if best else 0.0
-        if len(values) < len(others):
-            text += f", {len(others) - len(values)} of which never end"
+        if len(ends) < len(others):
+            text += f", {len(others) - len(ends)} of which will not end"
+        if late:
+            text += f", {len(late)} of which miss the deadline"
         if values and least > 0:
             low, high = ratio(min(values) / least), ratio(max(values) / least)
             text += f": {low} to {high} x the chosen row" if low != high else f": {low} x"

@@ -46,6 +46,15 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
         own = re.search(_GPU_TYPE, partition.gres)
         if asked != ({own[1].lower()} if own else set()):
             return f"GPUs were asked for in other words than its {partition.gres}"
+    memory_gib = asked_memory_gib(request.sbatch_options)
+    if memory_gib > partition.memory_gib_per_node:
+        return (
+            f"{memory_gib:.3g} GiB a node were asked for, it has "
+            f"{partition.memory_gib_per_node:.3g}"
+        )
+    gpus = asked_gpus_per_node(request.sbatch_options)
+    if gpus > partition.gpus_per_node:
+        return f"{count(gpus, 'GPU')} a node were asked for, it has {partition.gpus_per_node}"
     bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
@@ -119,6 +128,37 @@ def _gpu_types(sbatch_options: tuple[str, ...]) -> set[str] | None:
     if not wants_gpus(sbatch_options):
         return None
     return {t.lower() for t in re.findall(_GPU_TYPE, " ".join(sbatch_options))}
+
+
+_MEMORY_UNITS = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
+
+
+def asked_memory_gib(sbatch_options: tuple[str, ...]) -> float:
+    """What `--mem` asks of each node; 0 where it does not, or asks for all there is."""
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", _last(sbatch_options, "--mem"), re.IGNORECASE)
+    return int(found[1]) * _MEMORY_UNITS[found[2].upper()] if found else 0.0
+
+
+def asked_gpus_per_node(sbatch_options: tuple[str, ...]) -> int:
+    """What `--gpus-per-node` or `--gres=gpu` asks of each node; 0 where they do not."""
+    per_node = re.fullmatch(r"(?:[\w.-]+:)?(\d+)", _last(sbatch_options, "--gpus-per-node"))
+    said = [int(per_node[1])] if per_node else []
+    for one in _last(sbatch_options, "--gres").split(","):
+        gres = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", one)
+        if gres:
+            said.append(int(gres[1] or 1))
+    return max(said, default=0)
+
+
+def _last(sbatch_options: tuple[str, ...], name: str) -> str:
+    """The value of an option, as `--name=value` or in the word after it."""
+    value = ""
+    for option, after in itertools.pairwise((*sbatch_options, "")):
+        if option.startswith(f"{name}="):
+            value = option.partition("=")[2]
+        elif option == name:
+            value = after
+    return value
 
 
 def wants_gpus(sbatch_options: tuple[str, ...]) -> bool:

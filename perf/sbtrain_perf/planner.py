@@ -20,8 +20,9 @@ import numpy as np
 
 # isort: on
 from sbtrain_perf.coefficients import Coefficients
-from sbtrain_perf.decision import Decision, Rest, Row, why_not
+from sbtrain_perf.decision import Decision, Rest, Row, odds_in_words, why_not
 from sbtrain_perf.errors import PlanError
+from sbtrain_perf.limit_risk import SAFE
 from sbtrain_perf.limits import node_bounds
 from sbtrain_perf.predict import Candidates, Forecast
 from sbtrain_perf.reasons import choice_reason, notes, refusal, why_never
@@ -71,7 +72,13 @@ def plan_request(
         objective=request.objective,
         considered=total + len(weighing.refused),
         rest=(Rest(rows=unlisted, reason=_rest_reason(choice)),) if unlisted else (),
-        notes=notes(weighing, plan, shape, odds=choice.odds if choice else None),
+        notes=notes(
+            weighing,
+            plan,
+            shape,
+            odds=choice.odds if choice else None,
+            kept=choice.kept if choice else 1.0,
+        ),
         refusal="" if plan else refusal(rows, weighing, shape),
     )
 
@@ -125,6 +132,7 @@ class _Choice:
     prediction: Prediction
     interval_s: float
     odds: float | None  # to keep the deadline
+    kept: float  # probability to end before the time limit
 
 
 def _choose(weighing: Weighing) -> _Choice | None:
@@ -136,7 +144,7 @@ def _choose(weighing: Weighing) -> _Choice | None:
         return None
     forecast = weighing.by_law(best, best=0)
     deviations = weighing.deviations(best)
-    odds = float(deviations.odds(weighing.deadline_s)[0]) if by_deadline else None
+    odds = float(weighing.odds(best)[0]) if by_deadline else None
     if odds is not None and odds < HOPELESS:
         return None
     return _Choice(
@@ -144,6 +152,7 @@ def _choose(weighing: Weighing) -> _Choice | None:
         prediction=forecast.prediction(0, deviations),
         interval_s=float(forecast.interval_s[0]),
         odds=odds,
+        kept=float(weighing.kept(best, forecast)[0]),
     )
 
 
@@ -173,8 +182,9 @@ def _rows(
     deviations = weighing.deviations(candidates)
     odds: list[float | None] = [None] * len(candidates)
     if weighing.objective.kind == "deadline":
-        odds = [float(one) for one in deviations.odds(weighing.deadline_s)]
+        odds = [float(one) for one in weighing.odds(candidates)]
     front = _front(forecast, priced=weighing.priced)
+    kept = weighing.kept(candidates, forecast)
     rows = []
     for at in range(len(candidates)):
         partition, servers, nodes = candidates.key(at)
@@ -187,6 +197,8 @@ def _rows(
             rejected = _why_not(
                 weighing, choice, candidates, forecast, at, prediction, odds[at]
             )
+            if prediction is not None and kept[at] < SAFE:
+                rejected += f"; ends before its time limit with {odds_in_words(kept[at])}"
             if nodes - servers > saturation[at]:
                 workers = count(max(int(saturation[at]), 1), "worker")
                 rejected += f"; the servers saturate at {workers}"

@@ -93,9 +93,11 @@ class Candidates:
 class Forecast:
     """One element a candidate; infinite total_s where a candidate would never end.
 
-    work_s: all steps. interval_s: between checkpoints.
+    work_s: all steps. interval_s: between checkpoints. restarts: expected, of a run that
+    resumes; more than the site allows never end.
     """
 
+    restarts: Floats
     queue_s: Floats
     stage_s: Floats
     start_s: Floats
@@ -146,6 +148,7 @@ class Predictor:
         self.shape = shape
         self.base = base
         self.terms = terms
+        self.most_restarts = shape.max_requeues + 0.5  # expected
 
     def forecast(self, candidates: Candidates) -> Forecast:
         terms, at = self.terms, candidates.partition
@@ -177,6 +180,7 @@ class Predictor:
             expiries = _attempts(work + saves * save, useful) - 1.0
             ended = ended + expiries * restart
             restarts = ended * hazard + expiries
+            ended = np.where(restarts <= self.most_restarts, ended, np.inf)
         else:
             saves = np.zeros(len(candidates))
             run = stage + start + work
@@ -191,6 +195,7 @@ class Predictor:
         price = terms.price[at]
         queue = terms.queue_s[at]
         return Forecast(
+            restarts=restarts,
             queue_s=queue,
             stage_s=stage,
             start_s=start,

@@ -17,6 +17,7 @@ from sbtrain_perf.decision import (
     setup,
     share_in_words,
 )
+from sbtrain_perf.limit_risk import SAFE
 from sbtrain_perf.near_tie import NEAR
 from sbtrain_perf.request import ClusterShape, Plan
 from sbtrain_perf.wording import count, duration, ratio
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sbtrain_perf.predict import Candidates, Forecast
     from sbtrain_perf.weighing import Weighing
 
+MANY_RESTARTS = 1e6
 _WORTH_SAYING = 1.05  # times faster than the other layout
 
 _BEST = {
@@ -74,7 +76,11 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     more = measure(second.prediction, objective, priced=priced)
     other = in_words(second.prediction, objective, priced=priced, currency=currency)
     times = f" ({ratio(more / least)} x)" if least > 0 else ""
-    return f"{text}; next best: {setup(second)}, {other}{times}"
+    which = "next best"
+    if second is not others[0]:
+        same = second.partition == best.partition
+        which = "best of the other layout" if same else "best elsewhere"
+    return f"{text}; {which}: {setup(second)}, {other}{times}"
 
 
 def _is_quicker(row: Row, best: Row, weighing: Weighing) -> bool:
@@ -133,13 +139,17 @@ def why_never(weighing: Weighing, candidates: Candidates, forecast: Forecast, at
             )
     elif setup_s + float(forecast.checkpoint_s[at]) >= limit_s:
         return f"the time limit of {duration(limit_s)} ends before the first step"
+    restarts = float(forecast.restarts[at])
+    if weighing.predictor.most_restarts < restarts < MANY_RESTARTS:
+        allowed = weighing.predictor.shape.max_requeues
+        return f"some {restarts:,.0f} restarts are to be expected, the site allows {allowed}"
     return "interrupted faster than it makes progress"
 
 
 def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str:
     """Why nothing was chosen, with the way out where one is known."""
     ends = [r for r in rows if r.prediction is not None]
-    if ends:
+    if ends and weighing.objective.kind == "deadline":
         quickest = min(ends, key=lambda r: r.prediction.total_s if r.prediction else 0.0)
         if quickest.prediction is not None:
             deadline_s = weighing.objective.deadline_s or 0.0
@@ -161,10 +171,15 @@ def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str
 
 
 def notes(
-    weighing: Weighing, plan: Plan | None, shape: ClusterShape, *, odds: float | None = None
+    weighing: Weighing,
+    plan: Plan | None,
+    shape: ClusterShape,
+    *,
+    odds: float | None = None,
+    kept: float = 1.0,
 ) -> tuple[str, ...]:
     """What stands beside the choice: assumptions, and risks of the chosen row.
-    odds: of the chosen row to keep the deadline."""
+    odds: of the chosen row to keep the deadline. kept: to end before the time limit."""
     job, request = weighing.job, weighing.request
     said = []
     if not job.known:
@@ -191,7 +206,16 @@ def notes(
             f"{share_in_words(request.objective.sure)}: the likeliest does with "
             f"{odds_in_words(odds)}"
         )
-    partition = next(p for p in weighing.fit if p.name == plan.partition)
+    at = next(i for i, p in enumerate(weighing.fit) if p.name == plan.partition)
+    partition = weighing.fit[at]
+    if kept < SAFE:
+        limit = duration(float(weighing.terms.limit_s[at]))
+        said.append(
+            f"the run ends before the time limit of {limit} with {odds_in_words(kept)}, and "
+            "nothing says that the script resumes: ask for more time (--time), or let it resume"
+        )
+    if weighing.priced and partition.price_per_node_hour == 0.0:
+        said.append(f"the site file gives {plan.partition} no price: it counts as free")
     if partition.mix:
         types = ", ".join(f"{group.nodes} of {group.gpu.name}" for group in partition.mix)
         pace = "the mean of their speeds" if plan.servers else "the slowest's pace"

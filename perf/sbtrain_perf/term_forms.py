@@ -26,7 +26,7 @@ from sbtrain_perf.coefficients import (
 )
 from sbtrain_perf.measured import Sample, described_count
 from sbtrain_perf.models.allreduce import hops, link_loads, transfers
-from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.models.parameter_server import linked_byte_s, server_s
 from sbtrain_perf.own_runs import ratio_of
 from sbtrain_perf.request import Plan
 
@@ -70,7 +70,8 @@ def form_of(sample: Sample, base: Base) -> TermForm:
     parameters = float(described_count(sample.timings, "parameters") or basis.parameters)
     tensors = float(described_count(sample.timings, "tensors") or basis.tensors)
     if plan.layout == "ps":
-        return _updates_form(plan, base, compute_s, _busy_s(parameters, tensors, base))
+        busy_s = _busy_s(parameters, tensors, base, link_bytes_s=basis.link_bytes_s)
+        return _updates_form(plan, base, compute_s, busy_s)
     share = parameters / basis.parameters if basis.parameters else 1.0
     power = base.allreduce.sharpness.value
     loads = link_loads(float(plan.gpus_per_node))
@@ -159,14 +160,17 @@ def _updates_form(plan: Plan, base: Base, compute_s: float, busy_s: float) -> Te
     )
 
 
-def _busy_s(parameters: float, tensors: float, base: Base) -> float:
+def _busy_s(parameters: float, tensors: float, base: Base, *, link_bytes_s: float) -> float:
     server = base.server
+    byte_s = server.parameter_byte_s.value
+    if link_bytes_s > 0.0:
+        byte_s = float(linked_byte_s(byte_s, link_bytes_s=link_bytes_s))
     return float(
         server_s(
             parameters,
             tensors,
             tensor_s=server.tensor_s.value,
-            parameter_byte_s=server.parameter_byte_s.value,
+            parameter_byte_s=byte_s,
         )
     )
 

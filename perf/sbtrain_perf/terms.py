@@ -32,7 +32,7 @@ from sbtrain_perf.models.allreduce import link_loads, transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
 from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.lifetime_table import LifetimeTable
-from sbtrain_perf.models.parameter_server import server_s
+from sbtrain_perf.models.parameter_server import linked_byte_s, server_s, slow_link_s
 from sbtrain_perf.models.preemption import equivalent_hazards_1_s
 from sbtrain_perf.models.step_time import (
     PUBLISHED_GPUS,
@@ -101,7 +101,9 @@ def basis_of(
                 float(job.parameters),
                 float(job.tensors),
                 tensor_s=base.server.tensor_s.value,
-                parameter_byte_s=base.server.parameter_byte_s.value,
+                parameter_byte_s=float(
+                    linked_byte_s(base.server.parameter_byte_s.value, link_bytes_s=link)
+                ),
             )
         ),
         stage_bytes_s=min(rates) if partition.scratch_path else 0.0,
@@ -178,14 +180,20 @@ class PartitionTerms:
             hop_s=basis.hop_s,
             server_s=basis.server_s,
         )
-        if layout == "ps" and partition.mix:
-            shipped = dataclasses.replace(shipped, compute_s=self._mixed_s(partition))
+        if layout == "ps":
+            alone_s = self._mixed_s(partition) if partition.mix else basis.compute_s
+            shipped = dataclasses.replace(shipped, compute_s=alone_s + self._slow_s(partition))
         nearest = self.learnt_step(partition, layout)
         if nearest is None:
             return shipped
         compute_s = nearest.compute_s * self._compute_ratio(partition, nearest)
-        if layout == "ps" and nearest.partition != partition.name:
-            compute_s *= shipped.compute_s / basis.compute_s
+        if layout == "ps" and nearest.partition != partition.name and partition.mix:
+            compute_s *= self._mixed_s(partition) / basis.compute_s
+        if layout == "ps":
+            measured_s = 0.0
+            if nearest.layout == layout:
+                measured_s = self._slow_s(self._partitions.get(nearest.partition, partition))
+            compute_s += max(self._slow_s(partition) - measured_s, 0.0)
         if nearest.layout != layout:
             return StepParts(
                 compute_s=compute_s,
@@ -201,6 +209,10 @@ class PartitionTerms:
             hop_s=nearest.hop_s,
             server_s=nearest.server_s,
         )
+
+    def _slow_s(self, partition: Partition) -> float:
+        parameters = float(self.job.parameters)
+        return float(slow_link_s(parameters, link_bytes_s=partition.network_bytes_s))
 
     def _mixed_s(self, partition: Partition) -> float:
         """A worker's step on whatever nodes Slurm picks of a mix: speeds add up, so it is

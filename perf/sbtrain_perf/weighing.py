@@ -20,6 +20,7 @@ from sbtrain_perf.decision import Row
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import FARTHEST, Deviations, normal_quantile
 from sbtrain_perf.job import job_of
+from sbtrain_perf.limit_risk import kept_share, run_again
 from sbtrain_perf.limits import (
     fewest_servers,
     node_bounds,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+HAIR = 1e-9  # of the dearest price: what tells rows of the same cost apart
 FEW_BY_LAW = 400  # as many candidates are all worked out by whole laws of lifetimes
 
 
@@ -102,7 +104,8 @@ class Weighing:
         self.terms = terms_of(self.fit, self.finder, queue_waits)
         self.predictor = Predictor(self.job, shape, self.base, self.terms)
         self._by_law = LawForecasts(self.predictor)
-        self.priced = any(p.price_per_node_hour > 0 for p in self.fit)
+        self._dearest = max((p.price_per_node_hour for p in self.fit), default=0.0)
+        self.priced = self._dearest > 0
         self.lanes = self._lanes()
 
     @cached_property
@@ -158,18 +161,56 @@ class Weighing:
 
     def values(self, forecast: Forecast) -> Floats:
         """What the objective minimises; infinite where a row will not do. A deadline must
-        also be kept with some probability: keeps_deadline."""
+        also be kept with some probability: keeps_deadline. Of rows that cost the same, the
+        better trade of time and node-hours has the lesser value, by a hair."""
         if self.objective.kind == "time":
             return forecast.total_s
-        by_cost = self.priced and self.objective.kind != "node-hours"
-        value = forecast.cost if by_cost else forecast.node_hours
         # No row is surer than half to keep a deadline that its prediction misses.
         will_do = np.isfinite(forecast.total_s) & (forecast.total_s <= self.deadline_s)
+        if not self.priced or self.objective.kind == "node-hours":
+            return np.where(will_do, forecast.node_hours, np.inf)
+        with np.errstate(invalid="ignore"):
+            trade = np.sqrt(forecast.total_s / 3600.0 * forecast.node_hours)
+            value = forecast.cost + HAIR * self._dearest * trade
         return np.where(will_do, value, np.inf)
+
+    def forecast(self, candidates: Candidates) -> Forecast:
+        """By which rows are chosen: with what the time limit may cost a run that does not
+        resume. Of ranges a bound from below."""
+        return self._at_risk(candidates, self.predictor.forecast(candidates))
+
+    def _at_risk(self, candidates: Candidates, forecast: Forecast) -> Forecast:
+        if self.request.resumable:
+            return forecast
+        at, nodes = candidates.partition, candidates.low.astype(np.float64)
+        limit_s, price = self.terms.limit_s[at], self.terms.price[at]
+        kept = self.kept(candidates, forecast)
+        return run_again(forecast, kept, limit_s, nodes=nodes, price=price)
+
+    def kept(self, candidates: Candidates, forecast: Forecast) -> Floats:
+        """Probability that the time limit does not end a run that cannot resume; 1 for ranges,
+        and where there is no limit or the run resumes."""
+        limit_s = self.terms.limit_s[candidates.partition]
+        single = (candidates.low == candidates.high) & np.isfinite(limit_s)
+        if self.request.resumable or not single.any():
+            return np.ones(len(candidates))
+        deviations = self.spreads.deviations(candidates, forecast)
+        return np.where(single, kept_share(deviations, limit_s), 1.0)
 
     def keeps_deadline(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Which rows are sure enough to keep it; which ranges may hold such a row."""
-        return self.total_s(candidates, z=self._sure_z) <= self.deadline_s
+        in_time = self.total_s(candidates, z=self._sure_z) <= self.deadline_s
+        if self.request.resumable:
+            return in_time
+        kept = self.kept(candidates, self.predictor.forecast(candidates))
+        return np.asarray(in_time & (kept >= self.objective.sure))
+
+    def odds(self, rows: Candidates) -> Floats:
+        """Probability that rows keep the deadline, and end before the time limit."""
+        return np.minimum(
+            self.deviations(rows).odds(self.deadline_s),
+            self.kept(rows, self.predictor.forecast(rows)),
+        )
 
     @property
     def deadline_s(self) -> float:
@@ -184,7 +225,7 @@ class Weighing:
         """The row to take, then the best row of each of the best (partition, layout) pairs,
         best first. The first may be a nearly fastest one that is cheaper."""
         rows = self._least(
-            lambda c: self.values(self.predictor.forecast(c)),
+            lambda c: self.values(self.forecast(c)),
             most=most,
             may_do=self.keeps_deadline if self.objective.kind == "deadline" else None,
         )
@@ -200,10 +241,10 @@ class Weighing:
 
     def _nearly_fastest(self, fastest: Candidates) -> Candidates:
         """The best trade of all rows nearly as fast as the fastest: sbtrain_perf.near_tie."""
-        least_s = float(self.predictor.forecast(fastest).total_s[0])
+        least_s = float(self.forecast(fastest).total_s[0])
 
         def value(candidates: Candidates) -> Floats:
-            forecast = self.predictor.forecast(candidates)
+            forecast = self.forecast(candidates)
             return traded(forecast.total_s, self.prices(forecast), least_s=least_s)
 
         groups = np.zeros(len(self.lanes), dtype=np.int64)
@@ -213,11 +254,8 @@ class Weighing:
         """The best rows anew, by whole laws; of all candidates where they are few."""
         if count_rows(self.lanes) <= FEW_BY_LAW:
             rows = expand(self.lanes)[0]
-        forecast = self.by_law(rows)
-        value = self.values(forecast)
-        if self.objective.kind == "deadline":
-            late = self.deviations(rows).total_s(self._sure_z) > self.deadline_s
-            value = np.where(late, np.inf, value)
+        forecast = self._at_risk(rows, self.by_law(rows))
+        value = self._sure_values(rows, forecast)
         order = np.lexsort((rows.servers, rows.partition, rows.low, value))
         order = order[np.isfinite(value[order])]
         pairs = 2 * rows.partition[order] + (rows.servers[order] > 0)
@@ -227,6 +265,15 @@ class Weighing:
             near = nearly_fastest(forecast.total_s, self.prices(forecast), rows.low)
             chosen = _once(rows.take(np.array([near])).joined(chosen))
         return chosen
+
+    def _sure_values(self, rows: Candidates, forecast: Forecast) -> Floats:
+        """As values; infinite also where a row is not sure enough to keep the deadline."""
+        value = self.values(forecast)
+        if self.objective.kind != "deadline":
+            return value
+        late = self.deviations(rows).total_s(self._sure_z) > self.deadline_s
+        kept = self.kept(rows, self.predictor.forecast(rows))
+        return np.where(late | (kept < self.objective.sure), np.inf, value)
 
     def likeliest(self, *, most: int) -> Candidates:
         """As best, by the probability to keep the deadline.
@@ -301,11 +348,8 @@ class Weighing:
 
     def in_order(self, candidates: Candidates) -> Candidates:
         """The candidates best first, equal ones once."""
-        forecast = self.by_law(candidates)
-        value = self.values(forecast)
-        if self.objective.kind == "deadline":
-            late = self.deviations(candidates).total_s(self._sure_z) > self.deadline_s
-            value = np.where(late, np.inf, value)
+        forecast = self._at_risk(candidates, self.by_law(candidates))
+        value = self._sure_values(candidates, forecast)
         order = np.lexsort(
             (
                 candidates.servers,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+LEARNT_LINK_S = 8e-10  # a byte: 10 Gbit/s, what a step's shipped figures are taken to hold
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,6 +36,17 @@ def server_s(
     which the servers' capacity did not depend on the workers' GPU.
     """
     return tensor_s * tensors + parameter_byte_s * 4.0 * parameters
+
+
+def linked_byte_s(parameter_byte_s: Numbers, *, link_bytes_s: Numbers) -> Numbers:
+    """Seconds a server takes for one byte of an update: its own work, or its link's."""
+    return np.maximum(parameter_byte_s, 1.0 / np.asarray(link_bytes_s))
+
+
+def slow_link_s(parameters: Numbers, *, link_bytes_s: Numbers) -> Numbers:
+    """Seconds that a link slower than 10 Gbit/s adds to every step of a worker:
+    a step pulls and pushes 4 bytes a parameter."""
+    return 8.0 * parameters * np.maximum(1.0 / np.asarray(link_bytes_s) - LEARNT_LINK_S, 0.0)
 
 
 def shard_shares(variables: Sequence[int], servers: int) -> list[tuple[float, float]]:

@@ -22,6 +22,7 @@ from sbtrain_perf.coefficients import (
     OwnRuns,
     with_learnt,
 )
+from sbtrain_perf.decision import odds_in_words
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import normal_share
 from sbtrain_perf.planner import Row, examine, roles_of
@@ -200,13 +201,16 @@ def test_the_choice_is_the_best_of_all_rows(
         decision = decide(asked, shape, **waits)
     weighing = Weighing(asked, shape, SHIPPED, waits)
     rows, _ = expand(weighing.lanes)
-    values = weighing.values(weighing.predictor.forecast(rows))
+    values = weighing.values(weighing.forecast(rows))
     if asked.objective.kind == "deadline":
         values = np.where(weighing.keeps_deadline(rows), values, np.inf)
     assert decision.considered == count_rows(weighing.lanes) + len(weighing.refused)
     if asked.objective.kind == "deadline" and not np.any(np.isfinite(values)):
         z = weighing.deviations(rows).quantile(weighing.deadline_s)
-        if normal_share(z.max(initial=-math.inf)) >= 0.011:
+        if not asked.resumable:
+            if decision.chosen is not None:
+                assert chosen_row(decision).deadline_odds <= weighing.odds(rows).max() + 1e-9
+        elif normal_share(z.max(initial=-math.inf)) >= 0.011:
             chosen = chosen_row(decision)
             name = [p.name for p in weighing.fit].index(chosen.partition)
             at = (rows.partition == name) & (rows.low == chosen.nodes)
@@ -222,7 +226,7 @@ def test_the_choice_is_the_best_of_all_rows(
         return
     assert decision.chosen is not None
     if asked.objective.kind == "time":  # of what is within 2 %, the least time x price
-        forecast = weighing.predictor.forecast(rows)
+        forecast = weighing.forecast(rows)
         prices = forecast.cost if weighing.priced else forecast.node_hours
         near = values <= 1.02 * values.min()
         values[near] *= prices[near]
@@ -254,9 +258,9 @@ def test_the_bound_of_a_range_is_below_all_its_rows(
     lane = lanes.take(np.array([data.draw(st.integers(0, len(lanes) - 1))]))
     low = data.draw(st.integers(int(lane.low[0]), int(lane.high[0])))
     part = dataclasses.replace(lane, low=np.array([low]))
-    bound = weighing.values(weighing.predictor.forecast(part))[0]
+    bound = weighing.values(weighing.forecast(part))[0]
     rows, _ = expand(part)
-    values = weighing.values(weighing.predictor.forecast(rows))
+    values = weighing.values(weighing.forecast(rows))
     assert bound <= values.min() * (1 + 1e-9)
     z = data.draw(st.floats(-7.0, 7.0))
     totals = weighing.total_s(rows, z=z)
@@ -332,12 +336,20 @@ def test_a_near_tie_is_seen_among_millions_of_rows() -> None:
     assert "% faster, at" in decision.chosen.reason
 
 
-def test_equal_rows_go_to_fewer_nodes() -> None:
-    """With nothing to compute, to move or to pay, all rows cost the same: nothing."""
-    free = cluster(partition("free", price_per_node_hour=0.0), partition("paid"))
+def test_of_rows_that_cost_nothing_the_better_trade_is_taken() -> None:
+    """Neither the slowest, nor all nodes there are for a hair of time."""
+    free = cluster(
+        partition("free", nodes=400, max_nodes_per_job=400, price_per_node_hour=0.0),
+        partition("paid"),
+    )
     decision = decide(request(objective=Objective(kind="cost")), free)
     row = chosen_row(decision)
-    assert (row.partition, row.nodes) == ("free", 1)
+    assert row.partition == "free"
+    assert 1 < row.nodes < 400
+    ends = {r: r.prediction for r in decision.rows if r.partition == "free" and r.prediction}
+    trades = {r.nodes: p.total_s * p.node_hours for r, p in ends.items()}
+    assert trades[row.nodes] == min(trades.values())
+    assert any("counts as free" in note for note in decision.notes)
     assert row.prediction is not None
     assert row.prediction.cost == 0.0
 
@@ -360,7 +372,7 @@ def test_the_reason_names_the_winner_its_main_term_and_the_runner_up() -> None:
     assert plan.reason.startswith("shortest predicted time, ")
     assert "of fast with" in plan.reason
     assert "training steps are" in plan.reason
-    assert "next best: " in plan.reason
+    assert "best of the other layout: " in plan.reason
     assert " x)" in plan.reason
 
 
@@ -493,3 +505,44 @@ def test_activations_count_against_memory() -> None:
     decision = decide(request(model=model), cluster(partition(memory_gib_per_node=30)))
     assert decision.chosen is None
     assert "32 GiB a worker, a node has 30" in decision.refusal
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--mem=900G",), "900 GiB a node were asked for, it has 64"),
+        (("--mem", "70000"), "68.4 GiB a node were asked for"),
+        (("--gres=gpu:8",), "8 GPUs a node were asked for, it has 4"),
+        (("--gres=shard:2,gpu:k80:5",), "5 GPUs a node were asked for, it has 4"),
+        (("--gpus-per-node", "k80:6"), "6 GPUs a node were asked for, it has 4"),
+    ],
+)
+def test_what_no_node_has_is_refused(options: tuple[str, ...], reason: str) -> None:
+    shape = cluster(partition(gpu=K80, gpus_per_node=4))
+    decision = decide(request(sbatch_options=options), shape)
+    assert decision.chosen is None
+    assert reason in decision.refusal
+
+
+@pytest.mark.parametrize(
+    "options", [("--mem=64G",), ("--mem=0",), ("--mem", "1T", "--mem=2G"), ("--gres=gpu:4",)]
+)
+def test_what_a_node_has_is_not_refused(options: tuple[str, ...]) -> None:
+    shape = cluster(partition(gpu=K80, gpus_per_node=4))
+    assert decide(request(sbatch_options=options), shape).chosen is not None
+
+
+@pytest.mark.parametrize(
+    ("odds", "words"),
+    [
+        (0.004, "less than 1 %"),
+        (0.0199, "1 %"),
+        (0.9, "90 %"),
+        (0.9049, "90 %"),
+        (0.9949, "99.4 %"),
+        (0.998, "99.8 %"),
+        (0.9995, "more than 99.9 %"),
+    ],
+)
+def test_odds_are_never_said_greater_than_they_are(odds: float, words: str) -> None:
+    assert odds_in_words(odds) == words

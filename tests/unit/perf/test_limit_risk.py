@@ -1,0 +1,92 @@
+"""Time limits of runs that cannot resume, restarts that a site does not allow."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from decisions import chosen_row, cluster, decide, partition, request
+
+from sbtrain_perf.intervals import Deviations
+from sbtrain_perf.limit_risk import kept_share
+from sbtrain_perf.request import NodeRange, Objective, Partition
+
+ONCE = {"resumable": False, "layout": "allreduce", "nodes": NodeRange(low=4, high=4)}
+
+
+def predicted_s(*partitions: Partition) -> float:
+    plan = decide(request(**ONCE), cluster(*partitions)).chosen
+    assert plan is not None
+    return plan.prediction.total_s
+
+
+@pytest.mark.parametrize("room", [0.5, 0.9, 1.0, 1.3, 4.0])
+def test_the_share_that_is_kept_is_that_of_a_log_normal_sum(room: float) -> None:
+    """Of one part that rules, the normal law's own distribution."""
+    parts = np.array([[50.0], [0.0], [0.0], [1000.0], [0.0]])
+    sds = np.array([[0.5], [0.5], [0.5], [0.4], [0.5]])
+    nothing = np.zeros(1)
+    deviations = Deviations(parts_s=parts, log_sd=sds, lost_s=nothing, lost_sd_s=nothing)
+    (kept,) = kept_share(deviations, np.array([1000.0 * room]))  # the queue does not count
+    assert kept == pytest.approx(NormalDist().cdf(math.log(room) / 0.4), abs=2e-3)
+
+
+def test_a_deadline_is_kept_no_surer_than_the_time_limit() -> None:
+    takes_s = predicted_s()
+    tight = cluster(partition("tight", max_time_s=1.05 * takes_s))
+    asked = request(
+        objective=Objective(kind="deadline", deadline_s=50 * takes_s, sure=0.5), **ONCE
+    )
+    row = chosen_row(decide(asked, tight))
+    assert row.deadline_odds is not None
+    assert 0.45 < row.deadline_odds < 0.6
+    loose = chosen_row(decide(asked, cluster())).deadline_odds
+    assert loose is not None
+    assert loose > 0.99
+
+
+def test_a_run_that_may_be_cut_says_so_and_goes_where_it_is_not() -> None:
+    takes_s = predicted_s()
+    tight = partition("tight", max_time_s=1.05 * takes_s, price_per_node_hour=0.99)
+    alone = decide(request(**ONCE), cluster(tight))
+    (note,) = [n for n in alone.notes if "ends before the time limit" in n]
+    assert "let it resume" in note
+    both = decide(request(**ONCE), cluster(tight, partition("long")))
+    assert chosen_row(both).partition == "long"
+    (cut,) = [r for r in both.rows if r.partition == "tight"]
+    assert "ends before its time limit with 5" in (cut.rejected or "")
+    resumes = dict(ONCE, resumable=True)
+    free = decide(request(**resumes), cluster(tight, partition("long")))
+    assert not any("before the time limit" in n for n in free.notes)
+
+
+def test_more_restarts_than_the_site_allows_are_refused() -> None:
+    spot = partition("spot", preemptible=True, mean_time_to_preemption_s=7200.0)
+    asked = request(epochs=20_000, nodes=NodeRange(low=1, high=1), layout="allreduce")
+    shape = cluster(spot)
+    refused = decide(asked, shape)
+    assert refused.chosen is None
+    assert "restarts are to be expected, the site allows 20" in refused.refusal
+    patient = decide(asked, dataclasses.replace(shape, max_requeues=100_000))
+    assert patient.chosen is not None
+    firm = decide(asked, cluster(spot, partition("firm")))
+    assert chosen_row(firm).partition == "firm"
+    never = dataclasses.replace(shape, max_requeues=0)
+    assert decide(dataclasses.replace(asked, epochs=1), never).chosen is not None
+
+
+@pytest.mark.parametrize("gbit", [0.01, 1.0])
+def test_servers_cannot_move_more_than_their_links(gbit: float) -> None:
+    link = gbit * 1.25e8
+    shape = cluster(partition(network_bytes_s=link, nodes=40, max_nodes_per_job=40))
+    asked = request(steps=20_000, epochs=None, layout="ps")
+    decision = decide(asked, shape)
+    for row in decision.rows:
+        if row.prediction is not None and row.servers:
+            moved_s = 4e6 / (link * row.servers)  # each gradient once, over all links
+            assert row.prediction.step_s >= moved_s * (1 - 1e-9)
+            pulled_s = 8e6 * (1 / link - 8e-10)
+            assert row.prediction.step_s * row.workers >= pulled_s * (1 - 1e-9)
