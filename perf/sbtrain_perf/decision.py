@@ -136,6 +136,8 @@ def why_not(
     value = measure(prediction, objective, priced=priced)
     least = measure(best, objective, priced=priced)
     if abs(value - least) <= least * 1e-9:
+        if prediction.total_s > best.total_s * (1 + 1e-9):
+            return f"{ratio(prediction.total_s / best.total_s)} x as long, and no cheaper"
         if nodes > best_nodes:
             return "no better, with more nodes"
         return "no better; listed later"

@@ -242,6 +242,14 @@ class PartitionTerms:
         measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_worker)
         return self.basis(partition).compute_s / measured_s
 
+    def learnt_partitions(self) -> frozenset[str]:
+        """Names of partitions of this cluster of which anything was learnt."""
+        learnt, name = self.coefficients.learnt, self.shape.name
+        known = [(step.cluster, step.partition) for step in learnt.steps]
+        known += [(stage.cluster, stage.partition) for stage in learnt.stages]
+        known += [(law.cluster, law.partition) for law in learnt.lifetimes]
+        return frozenset(partition for cluster, partition in known if cluster == name)
+
     def own_runs(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, OwnRuns]]:
         """Configurations that this workload ran in at this batch, by index of partition."""
         learnt, request = self.coefficients.learnt.steps, self.job.request

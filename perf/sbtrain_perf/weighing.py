@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbtrain_perf.alike import Alike
 from sbtrain_perf.by_law import LawForecasts
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Row
@@ -107,6 +108,10 @@ class Weighing:
         self._dearest = max((p.price_per_node_hour for p in self.fit), default=0.0)
         self.priced = self._dearest > 0
         self.lanes = self._lanes()
+        self._alike = Alike(
+            self.fit, queue_waits=queue_waits, known=self.finder.learnt_partitions()
+        )
+        self._searched = self._alike.searched(self.lanes)
 
     @cached_property
     def spreads(self) -> Spreads:
@@ -247,8 +252,8 @@ class Weighing:
             forecast = self.forecast(candidates)
             return traded(forecast.total_s, self.prices(forecast), least_s=least_s)
 
-        groups = np.zeros(len(self.lanes), dtype=np.int64)
-        return best_of_groups(self.lanes, groups, value, most=1)[0]
+        groups = np.zeros(len(self._searched), dtype=np.int64)
+        return best_of_groups(self._searched, groups, value, most=1)[0]
 
     def _best_by_law(self, rows: Candidates, *, most: int) -> Candidates:
         """The best rows anew, by whole laws; of all candidates where they are few."""
@@ -318,15 +323,16 @@ class Weighing:
         most: int,
         may_do: Callable[[Candidates], NDArray[np.bool_]] | None = None,
     ) -> Candidates:
-        groups = 2 * self.lanes.partition + (self.lanes.servers > 0)
-        rows, _ = best_of_groups(self.lanes, groups, value, most=most, may_do=may_do)
-        return rows
+        lanes = self._searched
+        groups = 2 * lanes.partition + (lanes.servers > 0)
+        rows, values = best_of_groups(lanes, groups, value, most=most, may_do=may_do)
+        return self._alike.all_of(rows, values, most=most)
 
     def fastest(self) -> Candidates:
         """The row that ends first, whatever the objective; none where no row ends."""
-        groups = np.zeros(len(self.lanes), dtype=np.int64)
+        groups = np.zeros(len(self._searched), dtype=np.int64)
         rows, _ = best_of_groups(
-            self.lanes, groups, lambda c: self.predictor.forecast(c).total_s, most=1
+            self._searched, groups, lambda c: self.predictor.forecast(c).total_s, most=1
         )
         return rows
 
