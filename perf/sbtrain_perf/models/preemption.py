@@ -13,6 +13,7 @@ these Daly's (2006) formula; its optimum is Young's (1974) where a checkpoint is
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,6 +157,7 @@ def best_interval_s(
         return longest_s
     if not math.isfinite(lifetime.mean_s):
         lifetime = lifetime.capped(MONTH_S)
+    longest_s = min(longest_s, lifetime.cap_s)
     greatest_1_s = max(*lifetime.hazards_1_s, 1.0 / max(lifetime.mean_s, 1.0))
     least_s = math.sqrt(2.0 * checkpoint_s / greatest_1_s) / 2.0
     shortest_s = max(checkpoint_s / 4.0, least_s, 0.25)
@@ -295,17 +297,25 @@ def makespan_s(
     if solved < segments:
         solved = blocks * size
     rest_s = (segments - solved) * interval_s
-    last_s = work_s - rest_s - (blocks - 1) * size * interval_s
-    last_s += (math.ceil(last_s / interval_s - 1e-9) - 1) * checkpoint_s
+    last_work_s = work_s - rest_s - (blocks - 1) * size * interval_s
+    last_s = last_work_s + (math.ceil(last_work_s / interval_s - 1e-9) - 1) * checkpoint_s
     ages = restart_s + size * segment_s * np.arange(blocks + 1.0)
     alive = lifetime.survival(ages)
     ended = -np.diff(np.concatenate(([1.0], alive)))
     ended[1] += ended[0]  # interrupted while restoring: as in the first segment
     caps = notice if cap_notice is None else cap_notice
-    gained = _kept_in_part(
-        lifetime, ages, alive, interval_s, segment_s, size, notice=notice, cap_notice=caps
-    )
     through = ages[:blocks] + last_s
+    kept = partial(
+        _kept_in_part,
+        lifetime,
+        ages[:blocks],
+        interval_s=interval_s,
+        size=size,
+        notice=notice,
+        cap_notice=caps,
+    )
+    gained = kept(ages[1:], work_s=size * interval_s)
+    gained_last = kept(through, work_s=last_work_s)
     done = lifetime.survival(through)
     spent = lifetime.lived_s(through) + (1.0 - done) * delay_s
     left = np.zeros(blocks + 1)
@@ -313,7 +323,7 @@ def makespan_s(
     for m in range(1, blocks + 1):
         # Interrupted with k segments kept, k = 0 .. m-2; in the last one, m-1 are.
         last = (1.0 if m == 1 else alive[m - 1]) - done[m - 1]
-        gain = np.append(gained[: m - 1], min(gained[m - 1], last))
+        gain = np.append(gained[: m - 1], gained_last[m - 1])
         chances = np.append(ended[1:m], last) - gain
         if chances[0] >= 1.0 - 1e-12:
             return math.inf
@@ -335,26 +345,28 @@ def makespan_s(
 
 def _kept_in_part(
     lifetime: Lifetime,
-    ages: Floats,
-    alive: Floats,
-    interval_s: float,
-    segment_s: float,
-    size: int,
+    began_s: Floats,
+    over_s: Floats,
     *,
+    work_s: float,
+    interval_s: float,
+    size: int,
     notice: float,
     cap_notice: float,
 ) -> Floats:
-    """Of each block, the chance of an interruption in it times the share of it that is kept."""
+    """Of blocks of so much work between two ages, the chance of an interruption in it times
+    the share of it that is kept."""
     if size == 1 and notice <= 0.0 and cap_notice <= 0.0:
-        return np.zeros(len(ages) - 1)
-    working = interval_s / segment_s
-    worked_s = working * np.diff(lifetime.lived_s(ages)) - size * interval_s * alive[1:]
-    began, over = ages[:-1], ages[1:]
-    within = (began < lifetime.cap_s) & (lifetime.cap_s < over)
-    at_cap_s = np.where(within, lifetime.cap_s - began, 0.0)
+        return np.zeros(len(began_s))
+    alive, still = lifetime.survival(began_s), lifetime.survival(over_s)
+    working = work_s / (over_s - began_s)
+    worked_s = working * (lifetime.lived_s(over_s) - lifetime.lived_s(began_s))
+    worked_s = worked_s - work_s * still
+    within = (began_s < lifetime.cap_s) & (lifetime.cap_s < over_s)
+    at_cap_s = np.where(within, lifetime.cap_s - began_s, 0.0)
     reached = _reaching(lifetime)
     cap_work_s = working * reached * at_cap_s
-    struck = np.clip(alive[:-1] - alive[1:] - within * reached, 0.0, 1.0)
+    struck = np.clip(alive - still - within * reached, 0.0, 1.0)
     before_cap_s = np.maximum(worked_s - cap_work_s, 0.0)
     if size == 1:
         kept_s = notice * before_cap_s + cap_notice * cap_work_s
@@ -362,7 +374,7 @@ def _kept_in_part(
         half_s = interval_s / 2.0
         kept_s = np.maximum(before_cap_s - (1.0 - notice) * half_s * struck, 0.0)
         kept_s += np.maximum(cap_work_s - (1.0 - cap_notice) * half_s * reached * within, 0.0)
-    return np.asarray(np.clip(kept_s / (size * interval_s), 0.0, -np.diff(alive)))
+    return np.asarray(np.clip(kept_s / work_s, 0.0, alive - still))
 
 
 def _reaching(lifetime: Lifetime) -> float:

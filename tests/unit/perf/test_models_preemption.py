@@ -239,6 +239,42 @@ def test_notice_shortens_a_makespan_as_simulated(law: Lifetime, notice: float) -
     )
 
 
+@pytest.mark.parametrize("notice", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("work_s", "interval_s"), [(800.0, 900.0), (42.0, 900.0), (2000.0, 900.0)]
+)
+def test_notice_keeps_no_more_of_the_last_segment_than_there_is(
+    work_s: float, interval_s: float, notice: float
+) -> None:
+    """An interval longer than the run, and a time limit within it."""
+    law = Lifetime.exponential(1.0 / 2000.0).capped(900.0)
+    figures = {"checkpoint_s": 1.0, "restart_s": 5.0, "delay_s": 120.0}
+    figures |= {"notice": notice, "cap_notice": 1.0}
+    expected = makespan_s(law, work_s, interval_s, **figures)
+    assert expected >= work_s + 5.0
+    assert expected == pytest.approx(
+        simulated(law, work_s, interval_s, runs=6000, **figures), rel=0.02
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    hazard=st.floats(1e-6, 1e-3),
+    cap_s=st.floats(300.0, 1e6) | st.just(math.inf),
+    work_s=st.floats(10.0, 1e5),
+    interval_s=st.floats(10.0, 1e5),
+    notice=st.sampled_from([0.0, 0.5, 1.0]),
+    blocks=st.sampled_from([8, 64, 4000]),
+)
+def test_no_run_takes_less_than_its_work(
+    hazard: float, cap_s: float, work_s: float, interval_s: float, notice: float, blocks: int
+) -> None:
+    law = Lifetime.exponential(hazard).capped(cap_s)
+    figures = {"checkpoint_s": 1.0, "restart_s": 5.0, "delay_s": 120.0, "notice": notice}
+    took_s = makespan_s(law, work_s, interval_s, cap_notice=1.0, most_blocks=blocks, **figures)
+    assert took_s >= 0.999 * (work_s + 5.0)
+
+
 def test_a_time_limit_that_gives_notice_costs_no_work() -> None:
     """The goodput under a cap with notice is that of all the work done until then."""
     law = Lifetime.exponential(0.0, cap_s=HOUR)
