@@ -27,8 +27,9 @@ from sbtrain_perf.limits import node_bounds
 from sbtrain_perf.predict import Candidates, Forecast
 from sbtrain_perf.reasons import choice_reason, notes, refusal, why_never
 from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request, Role
+from sbtrain_perf.room import layout_of, refused_row
 from sbtrain_perf.search import count_rows, expand
-from sbtrain_perf.weighing import Weighing, layout_of, refused_row
+from sbtrain_perf.weighing import Weighing
 from sbtrain_perf.wording import count
 
 LISTED_ROWS = 400  # up to so many candidates are all listed

@@ -1,12 +1,7 @@
-"""Every candidate of one request on one cluster, and what each is worth.
-
-Candidates are all partitions x (all-reduce, parameter servers 1..k) x node counts within
-the bounds of request and partition. What does not fit is refused here, with the reason.
-"""
+"""What each candidate of one request on one cluster is worth, and which are best."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -17,22 +12,15 @@ import numpy as np
 from sbtrain_perf.alike import Alike
 from sbtrain_perf.by_law import LawForecasts
 from sbtrain_perf.coefficients import Coefficients
-from sbtrain_perf.decision import Row
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import FARTHEST, Deviations, normal_quantile
 from sbtrain_perf.job import job_of
 from sbtrain_perf.limit_risk import kept_share, run_again
-from sbtrain_perf.limits import (
-    fewest_servers,
-    node_bounds,
-    partition_refusal,
-    servers_refusal,
-    worker_refusal,
-)
 from sbtrain_perf.near_tie import nearly_fastest, traded
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
-from sbtrain_perf.request import ClusterShape, Layout, Partition, Request
-from sbtrain_perf.search import best_of_groups, count_rows, expand, spread
+from sbtrain_perf.request import ClusterShape, Request
+from sbtrain_perf.room import Room
+from sbtrain_perf.search import best_of_groups, count_rows, expand
 from sbtrain_perf.spreads import Side, Spreads
 from sbtrain_perf.terms import PartitionTerms, terms_of
 
@@ -43,23 +31,6 @@ if TYPE_CHECKING:
 
 HAIR = 1e-9  # of the dearest price: what tells rows of the same cost apart
 FEW_BY_LAW = 400  # as many candidates are all worked out by whole laws of lifetimes
-
-
-def layout_of(servers: int) -> Layout:
-    """0 servers stand for all-reduce."""
-    return "ps" if servers else "allreduce"
-
-
-def refused_row(partition: str, reason: str, *, nodes: int = 0, servers: int = 0) -> Row:
-    return Row(
-        partition=partition,
-        nodes=nodes,
-        layout=layout_of(servers),
-        servers=servers,
-        workers=max(nodes - servers, 0),
-        prediction=None,
-        rejected=reason,
-    )
 
 
 class Weighing:
@@ -93,21 +64,15 @@ class Weighing:
             )
         self.base = coefficients.base
         self.job = job_of(request, coefficients)
-        self.refused: list[Row] = []
-        self.fit: list[Partition] = []
-        for partition in shape.partitions:
-            reason = partition_refusal(partition, self.job)
-            if reason is None:
-                self.fit.append(partition)
-            else:
-                self.refused.append(refused_row(partition.name, reason))
+        room = Room(shape.partitions, self.job, self.base)
+        self.fit, self.lanes, self.refused = room.fit, room.lanes, room.refused
+        self.refusal = room.refusal
         self.finder = PartitionTerms(shape, self.job, coefficients)
         self.terms = terms_of(self.fit, self.finder, queue_waits)
         self.predictor = Predictor(self.job, shape, self.base, self.terms)
         self._by_law = LawForecasts(self.predictor)
         self._dearest = max((p.price_per_node_hour for p in self.fit), default=0.0)
         self.priced = self._dearest > 0
-        self.lanes = self._lanes()
         self._alike = Alike(
             self.fit, queue_waits=queue_waits, known=self.finder.learnt_partitions()
         )
@@ -116,53 +81,6 @@ class Weighing:
     @cached_property
     def spreads(self) -> Spreads:
         return Spreads(self.fit, self.finder, self.predictor)
-
-    def refusal(self, partition: Partition, servers: int) -> str | None:
-        """Why a layout does not do on a partition that fits; None when it does."""
-        request = self.request
-        layout = layout_of(servers)
-        if request.layout not in ("auto", layout) or (request.servers or servers) != servers:
-            return "not the layout that was asked for"
-        reason = worker_refusal(partition, self.job, self.base, layout=layout)
-        if reason is None and servers:
-            high = node_bounds(partition, self.job).high
-            reason = servers_refusal(
-                partition, self.job, self.base, servers=servers, most_nodes=high
-            )
-        return reason
-
-    def _server_range(self, partition: Partition, most_nodes: int) -> tuple[int, int]:
-        """Fewest and most servers to weigh; one number where it was asked for."""
-        if self.request.servers:
-            return self.request.servers, self.request.servers
-        most = min(int(self.base.server.most_servers.value), most_nodes - 1)
-        fewest = fewest_servers(partition, self.job, self.base)
-        return fewest, max(most, fewest)
-
-    def _lanes(self) -> Candidates:
-        rings = self.request.layout != "ps" and not self.request.servers
-        ranges = []  # partition, fewest and most servers, fewest and most nodes
-        for at, partition in enumerate(self.fit):
-            bounds = node_bounds(partition, self.job)
-            numbers = [(0, 0)] if rings else []
-            if self.request.layout != "allreduce":
-                numbers.append(self._server_range(partition, bounds.high))
-            for few, many in numbers:
-                reason = self.refusal(partition, few)
-                if reason is None:
-                    ranges.append((at, few, many, bounds.low, bounds.high))
-                else:
-                    self.refused.append(refused_row(partition.name, reason, servers=few))
-        partitions, fewest, most, low, high = np.array(ranges, dtype=np.int64).reshape(-1, 5).T
-        servers, source = spread(fewest, most)
-        whole = Candidates(
-            partition=partitions[source],
-            servers=servers,
-            low=np.maximum(low[source], servers + 1),
-            high=high[source],
-        )
-        served = whole.take(whole.servers > 0)
-        return _by_regime(whole.take(whole.servers == 0)).joined(served)
 
     def values(self, forecast: Forecast) -> Floats:
         """What the objective minimises; infinite where a row will not do. A deadline must
@@ -385,22 +303,12 @@ class Weighing:
         )
 
     def communication_share(self, partition: str, nodes: int) -> float:
-        """Of an all-reduce step on a partition that fits."""
+        """Of an all-reduce step on a partition that fits, what computing does not hide."""
         at = next(i for i, p in enumerate(self.fit) if p.name == partition)
         one = Candidates.single(at, nodes=nodes, servers=0)
         shares = self.predictor.step_shares(one, np.array([float(nodes)]))
-        return 1.0 - float(shares[0, 0])
-
-
-def _by_regime(rings: Candidates) -> Candidates:
-    """Lanes of all-reduce cut into one node, two, and more: steps grow within each alone."""
-    pieces = []
-    for fewest, most in ((1, 1), (2, 2), (3, np.iinfo(np.int64).max)):
-        piece = dataclasses.replace(
-            rings, low=np.maximum(rings.low, fewest), high=np.minimum(rings.high, most)
-        )
-        pieces.append(piece.take(piece.low <= piece.high))
-    return pieces[0].joined(pieces[1]).joined(pieces[2])
+        power = self.base.allreduce.sharpness.value
+        return 1.0 - math.pow(float(shares[0, 0]), 1.0 / power)
 
 
 def _once(rows: Candidates) -> Candidates:
