@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         scores = scorer(arguments.dataset).score(arguments.fit, arguments.score)
         if not scores:
             raise ScoreError(
-                f"{arguments.score} has no rows of {arguments.dataset}",
+                f"--score: {arguments.score} has no rows of {arguments.dataset}",
                 hint="--score must hold the data set's own files",
             )
     except SbtrainError as error:

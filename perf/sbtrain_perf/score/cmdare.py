@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sbtrain_perf.fitting.conformal import NORMAL_90, Estimate
@@ -17,54 +17,91 @@ from sbtrain_perf.fitting.step_time import (
     network_of,
 )
 from sbtrain_perf.models.residual_network import recognise
-from sbtrain_perf.score.tables import ScoreError, Table, read_table
+from sbtrain_perf.score.tables import Row, ScoreError, read_table
 
+MOST_TENSORS = 10**7
 OTHER_DAY_SD = 0.05  # of log step time between days and hosts: K80 1 %, P100 up to 17 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cnn:
-    """A line of models.csv. order: its place in the file, which is the campaign's order."""
+    """A line of models.csv.
+
+    order: its place in the campaign. published_gflops: nan where the file does not say.
+    """
 
     name: str
     order: float
     network: Network
     published_gflops: float
-    checkpoint_mb: float | None
-    data_mb: float | None
-    meta_mb: float | None
-    index_kb: float | None
 
 
-def read_cnns(fit_dir: Path, score_dir: Path) -> dict[str, Cnn]:
-    """The features of all CNNs that either folder knows; the fit folder's order goes first."""
-    found: dict[str, Cnn] = {}
-    for folder in (fit_dir, score_dir):
-        for row in read_table(folder, "cmdare/models.csv"):
-            name = row.text("model")
-            if name not in found:
-                found[name] = Cnn(
-                    name=name,
-                    order=float(len(found)),
-                    network=network_of(row.whole("n_params"), row.whole("n_tensors")),
-                    published_gflops=row.optional("model_flops_gf") or math.nan,
-                    checkpoint_mb=row.optional("ckpt_mb"),
-                    data_mb=row.optional("ckpt_data_mb"),
-                    meta_mb=row.optional("ckpt_meta_mb"),
-                    index_kb=row.optional("ckpt_index_kb"),
-                )
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cnns(Mapping[str, Cnn]):
+    """The CNNs in the campaign's order. A line is read when its network is asked for:
+    what is wrong in a line that nothing needs does not matter."""
+
+    rows: Mapping[str, Row]
+    order: Sequence[str]
+
+    def __getitem__(self, name: str) -> Cnn:
+        row = self.rows[name]
+        gflops = row.optional_positive("model_flops_gf")
+        return Cnn(
+            name=name,
+            order=float(self.order.index(name)),
+            network=network_of(
+                row.whole("n_params"), row.whole("n_tensors", most=MOST_TENSORS)
+            ),
+            published_gflops=math.nan if gflops is None else gflops,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def read_cnns(fit_dir: Path, score_dir: Path) -> Cnns:
+    """All CNNs that either folder knows, with the fit folder's features where both do.
+
+    The campaign's order is that of the file which lists more of them, the fit folder's if
+    both list as many; what only the other lists comes after its neighbour there.
+    """
+    fitted, scored = (
+        {row.text("model"): row for row in read_table(folder, "cmdare/models.csv")}
+        for folder in (fit_dir, score_dir)
+    )
+    longer, shorter = (fitted, scored) if len(fitted) >= len(scored) else (scored, fitted)
+    return Cnns(rows=scored | fitted, order=merged_order(list(longer), list(shorter)))
+
+
+def merged_order(longer: Sequence[str], shorter: Sequence[str]) -> list[str]:
+    """The longer list, with what only the shorter one has: each behind the one before it
+    there; what has none before it, ahead of the next that both have, else at the end."""
+    merged = list(longer)
+    for at, name in enumerate(shorter):
+        if name in merged:
+            continue
+        behind = next((other for other in shorter[at + 1 :] if other in merged), None)
+        if at > 0:
+            merged.insert(merged.index(shorter[at - 1]) + 1, name)
+        elif behind is not None:
+            merged.insert(merged.index(behind), name)
+        else:
+            merged.append(name)
+    return merged
 
 
 def cnn_of(cnns: Mapping[str, Cnn], name: str) -> Cnn:
-    """Raises ScoreError where models.csv has no line for the model."""
-    try:
-        return cnns[name]
-    except KeyError:
+    """Raises ScoreError where models.csv has no line for the model, or a wrong one."""
+    if name not in cnns:
         raise ScoreError(
             f"cmdare/models.csv has no model {name!r}",
             hint="every scored model needs its features there, in either folder",
-        ) from None
+        )
+    return cnns[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,30 +115,53 @@ class WorkerStep:
 
 
 def read_worker_steps(folder: Path) -> list[WorkerStep]:
-    """speed_single_worker.csv, or the mean of its samples where only they are there."""
-    table = read_table(folder, "cmdare/speed_single_worker.csv")
-    column = "step_time_mean_s"
-    if not table.rows:
-        table = read_table(folder, "cmdare/speed_single_worker_samples.csv")
-        column = "step_time_s"
-    return _mean_steps(table, column, run="0lat")
+    """The mean of each GPU and model in speed_single_worker.csv, or that of its samples
+    where only they are there."""
+    return _means(_single_worker(folder))
 
 
 def read_base_steps(folder: Path) -> list[WorkerStep]:
     """speed_base_k80_p100_v100.csv: another day's runs of four models."""
-    table = read_table(folder, "cmdare/speed_base_k80_p100_v100.csv")
-    return _mean_steps(table, "step_time_s", run="base")
+    return _means(_base(folder))
 
 
-def _mean_steps(table: Table, column: str, *, run: str) -> list[WorkerStep]:
-    samples: dict[tuple[str, str], list[float]] = {}
-    for row in table:
-        key = (row.text("gpu"), row.text("model"))
-        samples.setdefault(key, []).append(row.number(column))
+def read_scored_steps(folder: Path) -> list[WorkerStep]:
+    """Every row of speed_single_worker.csv; for a GPU and model that it lacks the mean of
+    its samples, else every row of speed_base_k80_p100_v100.csv."""
+    found = _rows(folder, "speed_single_worker", "step_time_mean_s", run="0lat")
+    for further in (_means(_samples(folder)), _base(folder)):
+        known = {(row.gpu, row.model) for row in found}
+        found += [row for row in further if (row.gpu, row.model) not in known]
+    return found
+
+
+def _single_worker(folder: Path) -> list[WorkerStep]:
+    means = _rows(folder, "speed_single_worker", "step_time_mean_s", run="0lat")
+    return means or _samples(folder)
+
+
+def _samples(folder: Path) -> list[WorkerStep]:
+    return _rows(folder, "speed_single_worker_samples", "step_time_s", run="0lat")
+
+
+def _base(folder: Path) -> list[WorkerStep]:
+    return _rows(folder, "speed_base_k80_p100_v100", "step_time_s", run="base")
+
+
+def _rows(folder: Path, name: str, column: str, *, run: str) -> list[WorkerStep]:
     return [
-        WorkerStep(gpu=gpu, model=model, run=run, step_s=sum(times) / len(times))
-        for (gpu, model), times in samples.items()
+        WorkerStep(
+            gpu=row.text("gpu"), model=row.text("model"), run=run, step_s=row.positive(column)
+        )
+        for row in read_table(folder, f"cmdare/{name}.csv")
     ]
+
+
+def _means(rows: Sequence[WorkerStep]) -> list[WorkerStep]:
+    samples: dict[WorkerStep, list[float]] = {}
+    for row in rows:
+        samples.setdefault(replace(row, step_s=0.0), []).append(row.step_s)
+    return [replace(key, step_s=sum(times) / len(times)) for key, times in samples.items()]
 
 
 def served(cnns: Mapping[str, Cnn], name: str) -> ServedNetwork:

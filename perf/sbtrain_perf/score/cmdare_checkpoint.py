@@ -37,7 +37,8 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
         return {}
     if len(fitted) < FEWEST_NETWORKS:
         raise ScoreError(
-            f"{fit_dir} has checkpoints of {len(fitted)} networks; {FEWEST_NETWORKS} needed",
+            f"--fit: {fit_dir} has checkpoints of {len(fitted)} networks; "
+            f"{FEWEST_NETWORKS} needed",
             hint="--fit must hold cmdare/checkpoint_samples.csv or cmdare/checkpoint.csv",
         )
     result = {
@@ -64,11 +65,12 @@ def read_saves(folder: Path, cnns: Mapping[str, Cnn]) -> list[CheckpointObservat
     rows: dict[str, list[Row]] = {}
     for row in table:
         rows.setdefault(row.text("model"), []).append(row)
+    files = {name: [_files(sample) for sample in samples] for name, samples in rows.items()}
     return [
         CheckpointObservation(
             name=name,
-            files=_files(samples[0]),
-            durations_s=tuple(sample.number(column) for sample in samples),
+            files=files[name][0],
+            durations_s=tuple(sample.positive(column) for sample in samples),
             order=cnn_of(cnns, name).order,
         )
         for name, samples in rows.items()
@@ -76,8 +78,15 @@ def read_saves(folder: Path, cnns: Mapping[str, Cnn]) -> list[CheckpointObservat
 
 
 def _files(row: Row) -> CheckpointFiles:
-    meta_mb = row.number("meta_mb")
-    return CheckpointFiles(data_mb=row.number("ckpt_mb") - meta_mb, meta_mb=meta_mb)
+    meta_mb = row.positive("meta_mb")
+    data_mb = row.positive("ckpt_mb") - meta_mb
+    if data_mb <= 0.0:
+        raise row.wrong(
+            "ckpt_mb",
+            f"is not more than meta_mb = {meta_mb:g}",
+            hint="ckpt_mb is the size of all files, the graph (meta_mb) among them",
+        )
+    return CheckpointFiles(data_mb=data_mb, meta_mb=meta_mb)
 
 
 def _ours(fit: CheckpointFit, scored: Sequence[CheckpointObservation]) -> list[Point]:

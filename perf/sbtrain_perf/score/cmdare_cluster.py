@@ -22,7 +22,7 @@ from sbtrain_perf.models.parameter_server import server_s, shared_server_s, upda
 from sbtrain_perf.score.cmdare import Cnn, cnn_of, log_steps, read_cnns, served
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import read_table
+from sbtrain_perf.score.tables import MOST_SERVERS, MOST_WORKERS, read_table
 
 NAME = "cmdare-cluster"
 GROUPS = ("K80/1", "P100/1", "P100/2")
@@ -57,9 +57,9 @@ def read_clusters(folder: Path) -> list[Cluster]:
         Cluster(
             gpu=row.text("gpu"),
             model=row.text("model"),
-            servers=row.whole("n_ps"),
-            workers=row.whole("n_workers"),
-            speed_1_s=row.number("speed_mean_steps_s"),
+            servers=row.whole("n_ps", most=MOST_SERVERS),
+            workers=row.whole("n_workers", most=MOST_WORKERS),
+            speed_1_s=row.positive("speed_mean_steps_s"),
         )
         for row in read_table(folder, "cmdare/speed_cluster.csv")
     ]

@@ -21,7 +21,7 @@ from sbtrain_perf.fitting.lifetime import CAP_H, EndedByHour, LifetimeBelief, fi
 from sbtrain_perf.fitting.lifetime_paths import draw_alive
 from sbtrain_perf.score.metrics import Point
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import Row, read_table
+from sbtrain_perf.score.tables import MOST_WORKERS, read_table
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +29,7 @@ NAME = "cmdare-lifetime"
 FILE = "cmdare/lifetime_cdf.csv"
 DRAWS = 1000
 SEED = 20200708
+MOST_HOURS = 10_000
 USUAL_SERVERS = 30  # where a row does not say how many there were
 ROUNDING = 1e-6  # the file's shares have nine digits
 Place = tuple[str, str]  # GPU and region
@@ -129,16 +130,12 @@ def read_aged(folder: Path) -> list[Aged]:
     return [
         Aged(
             place=(row.text("gpu"), row.text("region")),
-            hour=row.whole("hour"),
-            servers=_servers(row),
-            survival=1.0 - row.number("cdf_lifetime"),
+            hour=row.whole("hour", most=MOST_HOURS),
+            servers=row.optional_whole("n_servers", most=MOST_WORKERS) or USUAL_SERVERS,
+            survival=1.0 - row.share("cdf_lifetime"),
         )
         for row in read_table(folder, FILE)
     ]
-
-
-def _servers(row: Row) -> int:
-    return round(row.optional("n_servers") or USUAL_SERVERS)
 
 
 def ended_by_hour(rows: Sequence[Aged]) -> dict[Place, EndedByHour]:
@@ -146,7 +143,7 @@ def ended_by_hour(rows: Sequence[Aged]) -> dict[Place, EndedByHour]:
     taken as no change."""
     groups: dict[Place, dict[int, Aged]] = {}
     for row in rows:
-        if 1 <= row.hour <= CAP_H:
+        if row.hour <= CAP_H:
             groups.setdefault(row.place, {})[row.hour] = row
     result = {}
     for place, by_hour in groups.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from sbtrain_perf.score.cmdare import (
     cnn_of,
     predicted_step,
     read_cnns,
+    read_scored_steps,
     read_worker_steps,
     step_observation,
 )
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
+from sbtrain_perf.score.tables import nothing_to_fit
 from sbtrain_perf.score.yardsticks import paper_models, relative_terms
 
 NAME = "cmdare-speed"
@@ -38,7 +41,9 @@ def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
 def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[str, list[Point]]]:
     """Every prediction, by GPU and model."""
     cnns = read_cnns(fit_dir, score_dir)
-    fitted, scored = read_worker_steps(fit_dir), read_worker_steps(score_dir)
+    fitted, scored = read_worker_steps(fit_dir), read_scored_steps(score_dir)
+    if scored and not fitted:
+        raise nothing_to_fit(fit_dir, "cmdare/speed_single_worker.csv")
     found = {row.gpu for row in scored}
     groups = [gpu for gpu in GROUPS if gpu in found] + sorted(found - set(GROUPS))
     observations = [step_observation(row, cnns) for row in fitted]
@@ -51,8 +56,7 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[str, list[Point]]]:
         rows = [row for row in scored if row.gpu == gpu]
         result[gpu] = {name: _ours(fit, rows, cnns) for name, fit in ours.items()}
         same = [row for row in fitted if row.gpu == gpu]
-        if len(same) >= FEWEST_ROWS:
-            result[gpu] |= _yardsticks(same, rows, cnns)
+        result[gpu] |= _yardsticks(same, rows, cnns)
     return result
 
 
@@ -68,7 +72,11 @@ def _ours(fit: StepTimeFit, rows: Sequence[WorkerStep], cnns: Mapping[str, Cnn])
 def _yardsticks(
     fitted: Sequence[WorkerStep], scored: Sequence[WorkerStep], cnns: Mapping[str, Cnn]
 ) -> dict[str, list[Point]]:
-    """The paper's regressions on its "GFLOPs", and two terms of counts on relative error."""
+    """The paper's regressions on its "GFLOPs", and two terms of counts on relative error.
+
+    A regression sees only rows whose networks have its feature, and scores only such; one
+    that has too few of them is left out.
+    """
 
     def published(rows: Sequence[WorkerStep]) -> NDArray[np.float64]:
         return np.array([[cnn_of(cnns, row.model).published_gflops] for row in rows])
@@ -79,14 +87,23 @@ def _yardsticks(
             [[1.0, (n.parameters * n.tensors) ** 0.5, n.parameters] for n in networks]
         )
 
-    target = np.array([row.step_s for row in fitted])
+    def of_paper(rows: Sequence[WorkerStep]) -> list[WorkerStep]:
+        return [row for row in rows if math.isfinite(published([row])[0, 0])]
+
     result: dict[str, list[Point]] = {}
-    models = paper_models(published(fitted), target, rbf_c=100.0, rbf_epsilon=0.01)
-    for name, predict in models:
-        result[name] = _points(scored, predict(published(scored)))
-    predict = relative_terms(counts(fitted), target)
-    result["sqrt-terms"] = _points(scored, predict(counts(scored)))
+    known, asked = of_paper(fitted), of_paper(scored)
+    if len(known) >= FEWEST_ROWS and asked:
+        models = paper_models(published(known), _target(known), rbf_c=100.0, rbf_epsilon=0.01)
+        for name, predict in models:
+            result[name] = _points(asked, predict(published(asked)))
+    if len(fitted) >= FEWEST_ROWS:
+        predict = relative_terms(counts(fitted), _target(fitted))
+        result["sqrt-terms"] = _points(scored, predict(counts(scored)))
     return result
+
+
+def _target(rows: Sequence[WorkerStep]) -> NDArray[np.float64]:
+    return np.array([row.step_s for row in rows])
 
 
 def _points(rows: Sequence[WorkerStep], predicted: NDArray[np.float64]) -> list[Point]:

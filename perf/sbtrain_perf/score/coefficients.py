@@ -147,7 +147,7 @@ def _saves(data: Path, cnns: Mapping[str, Cnn], column: str, *, named: str) -> N
     _need(len(rows), SAVES)
     networks = [cnn_of(cnns, row.text("model")).network for row in rows]
     design = np.array([[1.0, n.tensors, n.parameters] for n in networks])
-    measured = np.array([row.number(column) for row in rows])
+    measured = np.array([row.positive(column) for row in rows])
     found, _ = nnls(design / measured[:, None], np.ones(len(rows)))
     error = 100.0 * np.abs(design @ found / measured - 1.0).mean()
     source = f"our fit on CM-DARE {column}, {len(rows)} saves: mean error {error:.1f} %"
@@ -171,8 +171,8 @@ def _size(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     per: dict[str, list[float]] = {"parameter": [], "tensor": []}
     for row in read_table(data, SAVES):
         network = cnn_of(cnns, row.text("model")).network
-        meta_bytes = MEBI * row.number("meta_mb")
-        data_bytes = MEBI * row.number("ckpt_mb") - meta_bytes
+        meta_bytes = MEBI * row.positive("meta_mb")
+        data_bytes = MEBI * row.positive("ckpt_mb") - meta_bytes
         per["parameter"].append(data_bytes / network.parameters)
         per["tensor"].append(meta_bytes / network.tensors)
     source = f"median over {len(per['tensor'])} saves of CM-DARE checkpoint_samples"
@@ -189,8 +189,8 @@ def _latency(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     steps: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in table:
         key = (row.text("gpu"), row.text("model"))
-        latency_s = row.number("latency_ms") / 1e3
-        steps.setdefault(key, {}).setdefault(latency_s, []).append(row.number("step_time_s"))
+        latency_s = row.positive("latency_ms") / 1e3
+        steps.setdefault(key, {}).setdefault(latency_s, []).append(row.positive("step_time_s"))
     added = []
     for (_, model), by_latency in steps.items():
         near, far = min(by_latency), max(by_latency)

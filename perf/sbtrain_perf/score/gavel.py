@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbtrain_perf.fitting.conformal import conformal_factor
+from sbtrain_perf.fitting.conformal import NORMAL_90, conformal_factor
 from sbtrain_perf.fitting.multi_gpu import MultiGpuModel, ScalingRows
 from sbtrain_perf.score.metrics import Point, summarise
-from sbtrain_perf.score.tables import Row, read_table
+from sbtrain_perf.score.one_gpu_rates import OneGpu, OneGpuRates
+from sbtrain_perf.score.tables import MOST_WORKERS, Row, nothing_to_fit, read_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from sbtrain_perf.score.scoring import GroupScore
-
-    Key = tuple[str, str, str, str]
 
 NAME = "gavel"
 FILE = "gavel/throughputs.csv"
@@ -38,19 +40,27 @@ def score(fit_dir: Path, score_dir: Path) -> list[GroupScore]:
 
 
 def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
-    """Points in total steps per second by model, labelled by GPU type. One-GPU rates come
-    from --fit alone; a multi-GPU row whose network was not measured on one GPU of its type is
-    left out."""
-    known_rows = _usable(fit_dir)
-    alone = {
-        _key(row): 1.0 / row.number("steps_per_s") for row in known_rows if _gpus(row) == 1
-    }
-    known = _scaling_rows(known_rows, alone)
-    asked = _scaling_rows(_usable(score_dir), alone)
-    if not len(known) or not len(asked):
+    """Points in total steps per second by model, labelled by GPU type, one for every
+    multi-GPU row that ran. One-GPU rates come from --fit alone; where it lacks a row's own,
+    the nearest that it has stands in, and the interval is wider by how far off that is.
+
+    Raises:
+        ScoreError: --fit has no rate of one GPU, or none of several, to go by.
+    """
+    many = [rate for rate in read_rates(score_dir) if rate.gpus > 1]
+    if not many:
         return {"ours": [], "linear scaling": []}
+    fitted = read_rates(fit_dir)
+    alone = OneGpuRates((rate.what, rate.step_s) for rate in fitted if rate.gpus == 1)
+    if not len(alone):
+        raise nothing_to_fit(fit_dir, FILE, what="rates of one GPU")
+    known = _known_rows([rate for rate in fitted if rate.gpus > 1], alone)
+    if not len(known):
+        raise nothing_to_fit(fit_dir, FILE, what="rates of several GPUs")
+    asked = _scaling_rows(many, alone)
     step, log_sd = MultiGpuModel(known).predict(asked)
-    reach = np.exp(conformal_factor(_left_out_scores(known)) * log_sd)
+    doubt = NORMAL_90 * np.array([alone.belief(rate.what).sd for rate in many])
+    reach = np.exp(np.hypot(conformal_factor(_left_out_scores(known)) * log_sd, doubt))
     measured = (asked.gpus / asked.step_s).tolist()
     predicted = (asked.gpus / step).tolist()
     linear = (asked.gpus / asked.alone_s).tolist()
@@ -67,32 +77,51 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
     }
 
 
-def _usable(folder: Path) -> list[Row]:
-    """Rows that ran: the artifact writes 0 for what failed."""
-    return [row for row in read_table(folder, FILE) if (row.optional("steps_per_s") or 0) > 0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A run that ran. step_s: seconds of one replica's step."""
+
+    what: OneGpu
+    gpus: int
+    packed: bool
+    step_s: float
 
 
-def _key(row: Row) -> Key:
-    names = ("source_file", "gpu", "model", "batch_size_per_gpu")
-    source, gpu, model, batch = (row.text(name) for name in names)
-    return source, gpu, model, batch
+def read_rates(folder: Path) -> list[Rate]:
+    """Rows that ran: the artifact writes 0 for what failed. steps_per_s is the sum over
+    GPUs, so one replica's step is num_gpus / steps_per_s."""
+    return [_rate(row) for row in read_table(folder, FILE) if row.optional("steps_per_s")]
 
 
-def _gpus(row: Row) -> int:
-    return row.whole("num_gpus")
-
-
-def _scaling_rows(rows: list[Row], alone: dict[Key, float]) -> ScalingRows:
-    """steps_per_s is the sum over GPUs, so one replica's step is num_gpus / steps_per_s."""
-    many = [row for row in rows if _gpus(row) > 1 and _key(row) in alone]
-    gpus = np.array([float(_gpus(row)) for row in many])
-    return ScalingRows(
-        network=np.array([row.text("model") for row in many], dtype=np.str_),
-        gpu=np.array([row.text("gpu") for row in many], dtype=np.str_),
+def _rate(row: Row) -> Rate:
+    gpus = row.whole("num_gpus", most=MOST_WORKERS)
+    return Rate(
+        what=OneGpu(
+            source=row.text("source_file"),
+            gpu=row.text("gpu"),
+            network=row.text("model"),
+            batch=row.optional_positive("batch_size_per_gpu"),
+        ),
         gpus=gpus,
-        packed=np.array([row.text("consolidated") == "True" for row in many], dtype=np.bool_),
-        alone_s=np.array([alone[_key(row)] for row in many]),
-        step_s=gpus / np.array([row.number("steps_per_s") for row in many]),
+        packed=row.flag("consolidated"),
+        step_s=gpus / row.positive("steps_per_s"),
+    )
+
+
+def _known_rows(rates: Sequence[Rate], alone: OneGpuRates) -> ScalingRows:
+    """To fit: rows whose own one-GPU rate is known, or all where no row's is."""
+    own = [rate for rate in rates if alone.belief(rate.what).sd == 0.0]
+    return _scaling_rows(own or rates, alone)
+
+
+def _scaling_rows(rates: Sequence[Rate], alone: OneGpuRates) -> ScalingRows:
+    return ScalingRows(
+        network=np.array([rate.what.network for rate in rates], dtype=np.str_),
+        gpu=np.array([rate.what.gpu for rate in rates], dtype=np.str_),
+        gpus=np.array([float(rate.gpus) for rate in rates]),
+        packed=np.array([rate.packed for rate in rates], dtype=np.bool_),
+        alone_s=np.array([math.exp(alone.belief(rate.what).mean) for rate in rates]),
+        step_s=np.array([rate.step_s for rate in rates]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,17 @@ from sbtrain_perf.fitting.allreduce_intervals import IntervalFactors, calibrate
 from sbtrain_perf.fitting.conformal import NORMAL_90
 from sbtrain_perf.fitting.pollux import PolluxModel
 from sbtrain_perf.score.metrics import Point, summarise
-from sbtrain_perf.score.tables import Row, Table, read_table
+from sbtrain_perf.score.tables import (
+    MOST_SERVERS,
+    MOST_WORKERS,
+    Row,
+    Table,
+    nothing_to_fit,
+    read_table,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "pollux"
 FILE = "pollux/step_times.csv"
+PLACEMENT = re.compile("[1-9]{1,1000}")
 NODE_GROUPS = ("<=4", "6", ">=8")
 UNLIKE_SD = 1.0  # of the log step between two workloads, where only one is known
 
@@ -52,8 +62,10 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
 
 def _predict(fit_dir: Path, score_dir: Path) -> tuple[dict[str, list[Point]], StepRows | None]:
     known, asked = step_rows(read_table(fit_dir, FILE)), step_rows(read_table(score_dir, FILE))
-    if not len(asked) or not len(known):
+    if not len(asked):
         return {"ours": [], "pollux": []}, None
+    if not len(known):
+        raise nothing_to_fit(fit_dir, FILE)
     model, factors = AllReduceModel(known), calibrate(known)
     step_s, reach = np.empty(len(asked)), np.empty(len(asked))
     seen = np.isin(asked.workload, model.workloads)
@@ -102,23 +114,51 @@ def step_rows(table: Table) -> StepRows:
 
     return StepRows(
         workload=np.array([row.text("model") for row in rows], dtype=np.str_),
-        shape=np.array(["".join(map(str, sorted(gpus))) for gpus in placements], dtype=np.str_),
+        shape=np.array([_shape(gpus) for gpus in placements], dtype=np.str_),
         nodes=column([float(len(gpus)) for gpus in placements]),
         replicas=column([float(sum(gpus)) for gpus in placements]),
         most_gpus=column([float(max(gpus)) for gpus in placements]),
         fewest_gpus=column([float(min(gpus)) for gpus in placements]),
-        batch=column([row.number("local_bsz") for row in rows]),
-        step_s=column([row.number("step_time_s") for row in rows]),
-        sync_s=column([row.optional("sync_time_s") or 0.0 for row in rows]),
+        batch=column([row.positive("local_bsz") for row in rows]),
+        step_s=column([row.positive("step_time_s") for row in rows]),
+        sync_s=column([_sync_s(row) for row in rows]),
     )
 
 
+def _sync_s(row: Row) -> float:
+    """The part of the step in synchronisation, 0 where the row does not say."""
+    sync_s = row.optional("sync_time_s") or 0.0
+    if not 0.0 <= sync_s < row.positive("step_time_s"):
+        raise row.wrong("sync_time_s", "is not a part of step_time_s: from 0 to less than it")
+    return sync_s
+
+
+def _shape(gpus: Sequence[int]) -> str:
+    """Digits as in the file; with dashes where a node has ten GPUs or more."""
+    return ("" if max(gpus) < 10 else "-").join(map(str, sorted(gpus)))
+
+
 def _gpus_by_node(row: Row) -> list[int]:
-    digits = row.text("placement")
-    if digits:
-        return [int(digit) for digit in digits]
-    nodes, replicas = row.whole("num_nodes"), row.whole("num_replicas")
-    return [replicas // nodes + (i < replicas % nodes) for i in range(nodes)]
+    """From the placement's digits, which its counts must not contradict, or the counts."""
+    digits = row.optional_text("placement")
+    if not digits:
+        nodes = row.whole("num_nodes", most=MOST_SERVERS)
+        replicas = row.whole("num_replicas", most=MOST_WORKERS)
+        if nodes > replicas:
+            raise row.wrong("num_nodes", f"is more than num_replicas = {replicas}")
+        return [replicas // nodes + (i < replicas % nodes) for i in range(nodes)]
+    if not PLACEMENT.fullmatch(digits):
+        raise row.wrong(
+            "placement",
+            "is not the digits 1 to 9, one a node",
+            hint="a node's digit is the GPUs used on it: 44 is two nodes with four each",
+        )
+    gpus = [int(digit) for digit in digits]
+    for column, found in (("num_nodes", len(gpus)), ("num_replicas", sum(gpus))):
+        given = row.optional_whole(column, most=MOST_WORKERS)
+        if given not in (None, found):
+            raise row.wrong(column, f"is not the {found} of placement = {digits!r}")
+    return gpus
 
 
 def _pollux_points(known: StepRows, asked: StepRows) -> list[Point]:

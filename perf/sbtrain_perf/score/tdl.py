@@ -17,7 +17,7 @@ from sbtrain_perf.fitting.parameter_server import Belief, ClusterRun, ServerFit,
 from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import Row, ScoreError, read_table
+from sbtrain_perf.score.tables import MOST_SERVERS, Row, ScoreError, read_table
 
 NAME = "tdl"
 NETWORK = "resnet32"  # the only one of these runs
@@ -32,6 +32,7 @@ UNDISTURBED_QUANTILE = 0.75
 # An experiment that was never run differs from the others by this much of log speed.
 UNSEEN_EXPERIMENT_SD = 0.025
 USUAL_STEPS = 64_000.0  # of a run, where no run is known: what these experiments trained for
+MOST_GPUS = 1_000  # of one type in one run
 DRAWS = 4_000
 SEED = 20200708
 
@@ -64,17 +65,21 @@ def read_runs(folder: Path) -> list[TrainingRun]:
             run=ClusterRun(
                 network=NETWORK,
                 workers=_workers(row),
-                servers=row.whole("n_ps"),
-                updates_1_s=row.number("avg_steps_s"),
+                servers=row.whole("n_ps", most=MOST_SERVERS),
+                updates_1_s=row.positive("avg_steps_s"),
             ),
-            steps=row.number("avg_steps_s") * (row.optional("duration_s") or math.nan),
+            steps=row.positive("avg_steps_s")
+            * (row.optional_positive("duration_s") or math.nan),
         )
         for row in read_table(folder, "tdl/training_jobs.csv")
     ]
 
 
 def _workers(row: Row) -> tuple[tuple[str, int], ...]:
-    counts = {gpu: row.whole(column) for column, gpu in GPUS.items() if row.optional(column)}
+    given = {
+        gpu: row.optional_whole(column, least=0, most=MOST_GPUS) for column, gpu in GPUS.items()
+    }
+    counts = {gpu: count for gpu, count in given.items() if count}
     if not counts:
         raise ScoreError(f"{row.source}: a run without workers", hint="see its n_<gpu> columns")
     config = row.text("config")
@@ -85,6 +90,7 @@ def _workers(row: Row) -> tuple[tuple[str, int], ...]:
             return tuple(
                 (gpu if place == SERVER_PLACE else f"{gpu}@{place}", count)
                 for place, count in places.items()
+                if count
             )
     return tuple(counts.items())
 
