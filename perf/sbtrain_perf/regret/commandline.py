@@ -9,16 +9,33 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from sbtrain_perf.errors import SbtrainError
-from sbtrain_perf.regret.choosing import OBJECTIVES, Choice, Summary, judge, summarise
-from sbtrain_perf.regret.curves import FEW_WORKERS, all_curves
+from sbtrain_perf.regret.choosing import (
+    OBJECTIVES,
+    Choice,
+    Curve,
+    Summary,
+    judge,
+    summarise,
+)
+from sbtrain_perf.regret.curves import (
+    FEW_WORKERS,
+    SERVER_FILES,
+    LeftOut,
+    Looked,
+    look,
+    measured_workers,
+)
+from sbtrain_perf.score import pollux
 from sbtrain_perf.score.report import aligned
 from sbtrain_perf.score.tables import ScoreError
 
+SHOWN = 5  # of what was left out
 COLUMNS = (
     "source",
     "objective",
@@ -41,11 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"--data: {arguments.data} is not a folder",
                 hint="give a folder laid out like the public data: cmdare/, pollux/, ...",
             )
-        curves = all_curves(arguments.data, few=arguments.few)
+        looked = look(arguments.data, few=_few(arguments.data, arguments.few))
+        curves = [found for found in looked if isinstance(found, Curve)]
         if not curves:
             raise ScoreError(
-                f"{arguments.data} has no curves",
-                hint="it needs cmdare/speed_cluster.csv or pollux/step_times.csv",
+                f"{arguments.data} has no curves: {_why_none(looked)}",
+                hint=f"it needs {', '.join(SERVER_FILES.values())} or {pollux.FILE}",
             )
         choices = [c for o in OBJECTIVES for curve in curves for c in judge(curve, o)]
     except SbtrainError as error:
@@ -57,6 +75,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     render = _to_json if arguments.json else _table
     sys.stdout.write(render(choices, summaries))
     return 0
+
+
+def _few(data: Path, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    """What was asked for, of which a run must be there where there are runs; or the usual."""
+    measured = measured_workers(data) if asked else []
+    if asked and measured and not set(asked) & set(measured):
+        raise ScoreError(
+            f"--few: no run has {' or '.join(map(str, asked))} workers of one kind",
+            hint=f"measured are {', '.join(map(str, measured))}",
+        )
+    return asked or FEW_WORKERS
+
+
+def _why_none(looked: Looked) -> str:
+    """What was left out and why, by the first few of it."""
+    left_out = [f"{o.source} {o.name}: {o.why}" for o in looked if isinstance(o, LeftOut)]
+    if not left_out:
+        return "its files have no rows"
+    more = len(left_out) - SHOWN
+    return "; ".join([*left_out[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _to_json(choices: Sequence[Choice], summaries: Sequence[Summary]) -> str:
@@ -111,7 +149,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--few",
         type=_numbers,
-        default=FEW_WORKERS,
         metavar="N,N",
         help="workers that fits of parameter servers see (default: 1,2,4)",
     )
@@ -120,10 +157,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not numbers, like 1,2,4") from None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch("[0-9]{1,6}", part) and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not numbers from 1, like 1,2,4")
+    return tuple(map(int, parts))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,26 +25,47 @@ from sbtrain_perf.score.tables import read_table
 
 FEW_WORKERS = (1, 2, 4)
 FIRST_SHAPES = ("1", "2", "4", "11", "22", "44")  # GPUs by node: one and two nodes
+SERVER_FILES = {"cmdare": "cmdare/speed_cluster.csv", "tdl": "tdl/training_jobs.csv"}
 LARGE_BATCH = 1500.0  # a first look at a workload stays under it
 LEAST_OPTIONS = 3  # fewer say nothing about a choice
 
 
-def all_curves(
-    data: Path,
-    *,
-    few: Collection[int] = FEW_WORKERS,
-    fitted_servers: Collection[int] | None = None,
-) -> list[Curve]:
-    """Curves of every source that the folder has.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What was measured and is no curve to choose on, and why."""
+
+    source: str
+    name: str
+    why: str
+
+
+Looked = list[Curve | LeftOut]
+
+
+def all_curves(data: Path) -> list[Curve]:
+    """Curves of every source that the folder has."""
+    return _curves(look(data))
+
+
+def look(data: Path, *, few: Collection[int] = FEW_WORKERS) -> Looked:
+    """Curves of every source that the folder has, and what it has that is none.
 
     Args:
         few: numbers of workers that the fits of parameter servers see.
-        fitted_servers: numbers of servers that they see; None: all.
+
+    Raises:
+        ScoreError: a cell is not what it must be.
     """
     return [
-        *server_curves(data, few=few, fitted_servers=fitted_servers),
-        *allreduce_curves(data),
+        *_look_at_servers(data, few=few, fitted_servers=None),
+        *_look_at_allreduce(data),
     ]
+
+
+def measured_workers(data: Path) -> list[int]:
+    """The numbers of workers of the folder's parameter-server runs, ascending."""
+    runs = [run for of_source in _server_runs(data).values() for run in of_source]
+    return sorted({run.workers[0][1] for run in runs if len(run.workers) == 1})
 
 
 def server_curves(
@@ -53,32 +74,60 @@ def server_curves(
     few: Collection[int] = FEW_WORKERS,
     fitted_servers: Collection[int] | None = None,
 ) -> list[Curve]:
-    """One curve a GPU and network; options are workers x servers."""
-    runs = {
+    """One curve a GPU and network; options are workers x servers.
+
+    fitted_servers: numbers of servers that the fits see; None: all.
+    """
+    return _curves(_look_at_servers(data, few=few, fitted_servers=fitted_servers))
+
+
+def _curves(looked: Looked) -> list[Curve]:
+    return [found for found in looked if isinstance(found, Curve)]
+
+
+def _server_runs(data: Path) -> dict[str, list[ClusterRun]]:
+    """Runs by source, without what revocations and distance slow down."""
+    return {
         "cmdare": [row.run for row in cmdare_cluster.read_clusters(data)],
         "tdl": _medians(
             row.run for row in tdl.read_runs(data) if not row.spot and not row.remote
         ),
     }
+
+
+def _look_at_servers(
+    data: Path, *, few: Collection[int], fitted_servers: Collection[int] | None
+) -> Looked:
     cnns = read_cnns(data, data)
-    curves = []
-    for source, of_source in runs.items():
+    looked: Looked = []
+    for source, of_source in _server_runs(data).items():
         by_curve: dict[tuple[str, str], list[ClusterRun]] = {}
         for run in of_source:
             if len(run.workers) == 1:
                 by_curve.setdefault((run.network, run.workers[0][0]), []).append(run)
-        steps = log_steps(sorted(by_curve), cnns, data, data) if by_curve else {}
+        if not by_curve and len(read_table(data, SERVER_FILES[source])):
+            why = "all have spot or remote workers, or GPUs of several kinds"
+            looked.append(LeftOut(source=source, name="runs", why=why))
+        wide = {pair: own for pair, own in by_curve.items() if len(own) >= LEAST_OPTIONS}
+        steps = log_steps(sorted(wide), cnns, data, data) if wide else {}
         for pair, own in by_curve.items():
+            if pair not in wide:
+                name = f"{pair[1]} {pair[0]}"
+                looked.append(_too_few(source, name, len(own)))
+                continue
             kept = [
                 run
                 for run in own
                 if run.workers[0][1] in few
                 and (fitted_servers is None or run.servers in fitted_servers)
             ]
-            curve = _server_curve(source, pair, own, kept, cnns, steps)
-            if len(curve.options) >= LEAST_OPTIONS:
-                curves.append(curve)
-    return curves
+            looked.append(_server_curve(source, pair, own, kept, cnns, steps))
+    return looked
+
+
+def _too_few(source: str, name: str, options: int) -> LeftOut:
+    why = f"{options} measured, {LEAST_OPTIONS} needed to choose among"
+    return LeftOut(source=source, name=name, why=why)
 
 
 def _medians(runs: Iterable[ClusterRun]) -> list[ClusterRun]:
@@ -130,16 +179,26 @@ def _predicted(fit: ServerFit, run: ClusterRun, *, seen: bool) -> float:
 
 def allreduce_curves(data: Path) -> list[Curve]:
     """One curve a workload and batch size; options are placements of GPUs on nodes."""
+    return _curves(_look_at_allreduce(data))
+
+
+def _look_at_allreduce(data: Path) -> Looked:
     rows = pollux.step_rows(read_table(data, pollux.FILE))
-    curves = []
+    looked: Looked = []
     for workload in sorted(set(rows.workload.tolist())):
         own = rows.where(rows.workload == workload)
         seen = np.isin(own.shape, FIRST_SHAPES) & np.isin(own.batch, _few_batches(own))
         if not seen.any():
+            why = "no first look at it: nothing was measured on one GPU"
+            looked.append(LeftOut(source="pollux", name=workload, why=why))
             continue
         predicted_s = AllReduceModel(own.where(seen)).predict(own).step_s
         for batch in np.unique(own.batch):
             here = np.flatnonzero(own.batch == batch)
+            name = f"{workload}, {batch:g} a GPU"
+            if len(here) < LEAST_OPTIONS:
+                looked.append(_too_few("pollux", name, len(here)))
+                continue
             options = tuple(
                 Option(
                     label=str(own.shape[at]),
@@ -152,10 +211,8 @@ def allreduce_curves(data: Path) -> list[Curve]:
                 )
                 for at in here.tolist()
             )
-            if len(options) >= LEAST_OPTIONS:
-                name = f"{workload}, {batch:g} a GPU"
-                curves.append(Curve(source="pollux", name=name, options=options))
-    return curves
+            looked.append(Curve(source="pollux", name=name, options=options))
+    return looked
 
 
 def _few_batches(rows: StepRows) -> list[float]:

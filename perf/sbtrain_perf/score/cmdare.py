@@ -70,7 +70,7 @@ def read_cnns(fit_dir: Path, score_dir: Path) -> Cnns:
     both list as many; what only the other lists comes after its neighbour there.
     """
     fitted, scored = (
-        {row.text("model"): row for row in read_table(folder, "cmdare/models.csv")}
+        {row.name("model"): row for row in read_table(folder, "cmdare/models.csv")}
         for folder in (fit_dir, score_dir)
     )
     longer, shorter = (fitted, scored) if len(fitted) >= len(scored) else (scored, fitted)
@@ -99,7 +99,7 @@ def cnn_of(cnns: Mapping[str, Cnn], name: str) -> Cnn:
     if name not in cnns:
         raise ScoreError(
             f"cmdare/models.csv has no model {name!r}",
-            hint="every scored model needs its features there, in either folder",
+            hint="every fitted or scored model needs its features there, in --fit or --score",
         )
     return cnns[name]
 
@@ -151,7 +151,7 @@ def _base(folder: Path) -> list[WorkerStep]:
 def _rows(folder: Path, name: str, column: str, *, run: str) -> list[WorkerStep]:
     return [
         WorkerStep(
-            gpu=row.text("gpu"), model=row.text("model"), run=run, step_s=row.positive(column)
+            gpu=row.name("gpu"), model=row.name("model"), run=run, step_s=row.positive(column)
         )
         for row in read_table(folder, f"cmdare/{name}.csv")
     ]

@@ -64,7 +64,7 @@ def read_saves(folder: Path, cnns: Mapping[str, Cnn]) -> list[CheckpointObservat
         column = "duration_mean_s"
     rows: dict[str, list[Row]] = {}
     for row in table:
-        rows.setdefault(row.text("model"), []).append(row)
+        rows.setdefault(row.name("model"), []).append(row)
     files = {name: [_files(sample) for sample in samples] for name, samples in rows.items()}
     return [
         CheckpointObservation(

@@ -55,8 +55,8 @@ class Cluster:
 def read_clusters(folder: Path) -> list[Cluster]:
     return [
         Cluster(
-            gpu=row.text("gpu"),
-            model=row.text("model"),
+            gpu=row.name("gpu"),
+            model=row.name("model"),
             servers=row.whole("n_ps", most=MOST_SERVERS),
             workers=row.whole("n_workers", most=MOST_WORKERS),
             speed_1_s=row.positive("speed_mean_steps_s"),

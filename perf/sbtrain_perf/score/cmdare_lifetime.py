@@ -129,7 +129,7 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, dict[int, Point]]:
 def read_aged(folder: Path) -> list[Aged]:
     return [
         Aged(
-            place=(row.text("gpu"), row.text("region")),
+            place=(row.name("gpu"), row.name("region")),
             hour=row.whole("hour", most=MOST_HOURS),
             servers=row.optional_whole("n_servers", most=MOST_WORKERS) or USUAL_SERVERS,
             survival=1.0 - row.share("cdf_lifetime"),

@@ -145,7 +145,7 @@ def _saves(data: Path, cnns: Mapping[str, Cnn], column: str, *, named: str) -> N
     """models.checkpoint.write_s: a save, from its network's tensors and parameters."""
     rows = list(read_table(data, SAVES))
     _need(len(rows), SAVES)
-    networks = [cnn_of(cnns, row.text("model")).network for row in rows]
+    networks = [cnn_of(cnns, row.name("model")).network for row in rows]
     design = np.array([[1.0, n.tensors, n.parameters] for n in networks])
     measured = np.array([row.positive(column) for row in rows])
     found, _ = nnls(design / measured[:, None], np.ones(len(rows)))
@@ -170,7 +170,7 @@ def _size(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     """models.checkpoint.checkpoint_bytes."""
     per: dict[str, list[float]] = {"parameter": [], "tensor": []}
     for row in read_table(data, SAVES):
-        network = cnn_of(cnns, row.text("model")).network
+        network = cnn_of(cnns, row.name("model")).network
         meta_bytes = MEBI * row.positive("meta_mb")
         data_bytes = MEBI * row.positive("ckpt_mb") - meta_bytes
         per["parameter"].append(data_bytes / network.parameters)
@@ -188,7 +188,7 @@ def _latency(data: Path, cnns: Mapping[str, Cnn]) -> Named:
     _need(len(table), "cmdare/speed_vs_latency_supertable.csv")
     steps: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in table:
-        key = (row.text("gpu"), row.text("model"))
+        key = (row.name("gpu"), row.name("model"))
         latency_s = row.positive("latency_ms") / 1e3
         steps.setdefault(key, {}).setdefault(latency_s, []).append(row.positive("step_time_s"))
     added = []

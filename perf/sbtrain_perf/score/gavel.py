@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from sbtrain_perf.fitting.conformal import NORMAL_90, conformal_factor
 from sbtrain_perf.fitting.multi_gpu import MultiGpuModel, ScalingRows
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.one_gpu_rates import OneGpu, OneGpuRates
-from sbtrain_perf.score.tables import MOST_WORKERS, Row, nothing_to_fit, read_table
+from sbtrain_perf.score.tables import MOST_WORKERS, Row, ScoreError, nothing_to_fit, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +44,15 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
     the nearest that it has stands in, and the interval is wider by how far off that is.
 
     Raises:
-        ScoreError: --fit has no rate of one GPU, or none of several, to go by.
+        ScoreError: --fit has no rate of one GPU, or none of several, to go by; or nothing
+            is to be scored.
     """
     many = [rate for rate in read_rates(score_dir) if rate.gpus > 1]
     if not many:
-        return {"ours": [], "linear scaling": []}
+        raise ScoreError(
+            f"--score: {score_dir} has no rows of {NAME} to score in {FILE}",
+            hint="scored are runs on several GPUs that did not fail (steps_per_s above 0)",
+        )
     fitted = read_rates(fit_dir)
     alone = OneGpuRates((rate.what, rate.step_s) for rate in fitted if rate.gpus == 1)
     if not len(alone):
@@ -90,16 +93,20 @@ class Rate:
 def read_rates(folder: Path) -> list[Rate]:
     """Rows that ran: the artifact writes 0 for what failed. steps_per_s is the sum over
     GPUs, so one replica's step is num_gpus / steps_per_s."""
-    return [_rate(row) for row in read_table(folder, FILE) if row.optional("steps_per_s")]
+    return [_rate(row) for row in read_table(folder, FILE) if _ran(row)]
+
+
+def _ran(row: Row) -> bool:
+    return bool(row.text("steps_per_s")) and row.number("steps_per_s") != 0.0
 
 
 def _rate(row: Row) -> Rate:
     gpus = row.whole("num_gpus", most=MOST_WORKERS)
     return Rate(
         what=OneGpu(
-            source=row.text("source_file"),
-            gpu=row.text("gpu"),
-            network=row.text("model"),
+            source=row.name("source_file"),
+            gpu=row.name("gpu"),
+            network=row.name("model"),
             batch=row.optional_positive("batch_size_per_gpu"),
         ),
         gpus=gpus,
@@ -120,7 +127,7 @@ def _scaling_rows(rates: Sequence[Rate], alone: OneGpuRates) -> ScalingRows:
         gpu=np.array([rate.what.gpu for rate in rates], dtype=np.str_),
         gpus=np.array([float(rate.gpus) for rate in rates]),
         packed=np.array([rate.packed for rate in rates], dtype=np.bool_),
-        alone_s=np.array([math.exp(alone.belief(rate.what).mean) for rate in rates]),
+        alone_s=np.array([alone.step_s(rate.what) for rate in rates]),
         step_s=np.array([rate.step_s for rate in rates]),
     )
 

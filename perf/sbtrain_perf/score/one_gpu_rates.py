@@ -19,7 +19,7 @@ SOURCE_SD = 0.25  # of a log step between two measurements of the same
 BATCH_POWER, BATCH_POWER_SD = 0.75, 0.25  # the step grows as this power of the batch
 BATCH_SD = 0.35  # of a log step, on top of what the batch's distance adds
 NO_BATCH_SD = 0.7  # where one of the two batches is not known
-GPU_SD = 0.5  # at least, from one GPU to another
+GPU_SD = 0.65  # at least, from one GPU to another
 UNLIKE_GPU_SD = 1.2  # between GPUs that ran nothing in common
 MIDDLE_SD = 1.5  # at least, between networks
 
@@ -38,13 +38,19 @@ class OneGpuRates:
     """Log step times by what ran. At least one is needed to answer."""
 
     def __init__(self, steps_s: Iterable[tuple[OneGpu, float]]) -> None:
-        logs: dict[OneGpu, list[float]] = {}
+        found: dict[OneGpu, list[float]] = {}
         for what, step_s in steps_s:
-            logs.setdefault(what, []).append(math.log(step_s))
-        self._logs = {what: statistics.fmean(values) for what, values in logs.items()}
+            found.setdefault(what, []).append(step_s)
+        self._steps_s = {what: statistics.median(values) for what, values in found.items()}
+        self._logs = {what: math.log(step_s) for what, step_s in self._steps_s.items()}
 
     def __len__(self) -> int:
         return len(self._logs)
+
+    def step_s(self, asked: OneGpu) -> float:
+        """Seconds of a step: the measured ones' median, else the belief's middle."""
+        known = self._steps_s.get(asked)
+        return math.exp(self.belief(asked).mean) if known is None else known
 
     def belief(self, asked: OneGpu) -> Belief:
         """Log of the step's seconds; sd 0 where it was measured itself."""

@@ -113,7 +113,7 @@ def step_rows(table: Table) -> StepRows:
         return np.array(values, dtype=np.float64)
 
     return StepRows(
-        workload=np.array([row.text("model") for row in rows], dtype=np.str_),
+        workload=np.array([row.name("model") for row in rows], dtype=np.str_),
         shape=np.array([_shape(gpus) for gpus in placements], dtype=np.str_),
         nodes=column([float(len(gpus)) for gpus in placements]),
         replicas=column([float(sum(gpus)) for gpus in placements]),

@@ -60,6 +60,10 @@ class Row:
         """The cell without surrounding blanks, or "" where there is none."""
         return (self.cells.get(column) or "").strip()
 
+    def name(self, column: str) -> str:
+        """Text that is not empty."""
+        return self._needed(column, self.text(column) or None)
+
     def number(self, column: str) -> float:
         """A finite number."""
         return self._needed(column, self.optional(column))
@@ -129,7 +133,7 @@ class Row:
             self.text(column)
             raise ScoreError(
                 f"{self.source}: column {column!r} is empty",
-                hint="every row that is fitted or scored needs this number",
+                hint="every row that is fitted or scored needs it",
             )
         return value
 

@@ -61,7 +61,7 @@ class TrainingRun:
 def read_runs(folder: Path) -> list[TrainingRun]:
     return [
         TrainingRun(
-            experiment=row.text("experiment"),
+            experiment=row.name("experiment"),
             run=ClusterRun(
                 network=NETWORK,
                 workers=_workers(row),
