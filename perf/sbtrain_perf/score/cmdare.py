@@ -99,7 +99,7 @@ def cnn_of(cnns: Mapping[str, Cnn], name: str) -> Cnn:
     if name not in cnns:
         raise ScoreError(
             f"cmdare/models.csv has no model {name!r}",
-            hint="every fitted or scored model needs its features there, in --fit or --score",
+            hint="give it a line there, in --fit or --score (or --data): n_params, n_tensors",
         )
     return cnns[name]
 
@@ -221,7 +221,7 @@ def predicted_step(fit: StepTimeFit, cnn: Cnn, gpu: str, *, order: float) -> Est
     except LookupError as error:
         raise ScoreError(
             f"no step time of {cnn.name} on {gpu}: {error.args[0]}",
-            hint="--fit needs one-worker speeds of this GPU, or of K80 or P100",
+            hint="--fit (or --data) needs one-worker speeds of this GPU, or of K80 or P100",
         ) from error
 
 

@@ -187,8 +187,66 @@ def test_a_folder_without_curves_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data", str(tmp_path)]) == 7
-    assert "has no curves" in capsys.readouterr().err
+    assert "has no curves: its files have no rows" in capsys.readouterr().err
     assert main(["--data", str(tmp_path / "missing")]) == 7
     with pytest.raises(SystemExit) as caught:
         main(["--few", "one"])
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("few", ["0", "-1", "1,0", "", "1,,2", "1.5"])
+def test_few_are_numbers_of_workers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], few: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--data", str(tmp_path), f"--few={few}"])
+    assert caught.value.code == 2
+    assert "numbers from 1, like 1,2,4" in capsys.readouterr().err
+
+
+def test_few_that_nobody_measured_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = make_data(tmp_path)
+    assert main(["--data", str(data), "--few", "7,99"]) == 7
+    assert capsys.readouterr().err == (
+        "sbtrain_perf.regret: --few: no run has 7 or 99 workers of one kind\n"
+        "hint: measured are 1, 2, 3, 4, 5, 6, 8\n"
+    )
+    assert main(["--data", str(data), "--few", "2,99"]) == 0
+
+
+def test_why_a_folder_has_no_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = make_data(tmp_path)
+    (data / "cmdare" / "speed_cluster.csv").write_text(
+        f"{CLUSTER}\nP100,net,1,1,10.0\nP100,net,1,2,19.0\n"
+    )
+    (data / "pollux" / "step_times.csv").write_text(
+        f"{STEP}\nwork,44,2,8,16,0.1,0.01\nfew,1,1,1,16,0.1,0.0\nfew,2,1,2,16,0.1,0.0\n"
+    )
+    (data / "tdl").mkdir()
+    (data / "tdl" / "training_jobs.csv").write_text(
+        "experiment,config,n_ps,n_k80,avg_steps_s\nspot,4,1,4,20.0\n"
+    )
+    assert main(["--data", str(data)]) == 7
+    error = capsys.readouterr().err
+    assert "cmdare P100 net: 2 measured, 3 needed to choose among" in error
+    assert "tdl runs: all have spot or remote workers" in error
+    assert "pollux few, 16 a GPU: 2 measured, 3 needed" in error
+    assert "pollux work: no first look at it: nothing was measured on one GPU" in error
+
+
+@pytest.mark.parametrize("workers", ["1", "8"])  # one that is fitted, one that is not
+@pytest.mark.parametrize("speed", ["0", "-5", "1e300"])
+def test_a_speed_that_cannot_be_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str, speed: str
+) -> None:
+    data = make_data(tmp_path)
+    path = data / "cmdare" / "speed_cluster.csv"
+    lines = path.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split(",")[3] == workers)
+    lines[at] = ",".join([*lines[at].split(",")[:4], speed])
+    path.write_text("\n".join(lines) + "\n")
+    assert main(["--data", str(data)]) == 7
+    error = capsys.readouterr().err
+    assert f"{path}:{at + 1}: speed_mean_steps_s = '{speed}'" in error

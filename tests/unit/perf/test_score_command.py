@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from csv_files import write
 
 from sbtrain_perf.score import cmdare_checkpoint, cmdare_cluster, cmdare_speed, tdl
 from sbtrain_perf.score.__main__ import main
@@ -18,15 +18,6 @@ from sbtrain_perf.score.tables import ScoreError, read_table
 # Counts of networks that never were: parameters and tensors.
 NETWORKS = {f"net{i}": (200_000 * (i + 1) ** 2, 40 + 25 * i) for i in range(8)}
 SPEED_1_S = {"K80": 1.0, "P100": 2.5}
-
-
-def write(folder: Path, name: str, rows: Sequence[Mapping[str, object]]) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def step_s(model: str, gpu: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain_perf.score import pollux
+from sbtrain_perf.score.tables import ScoreError
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 COLUMNS = [
@@ -82,3 +83,27 @@ def test_one_fitted_workload_says_little_of_another(tmp_path: Path) -> None:
     fit = write(tmp_path / "fit", [made("short", "8", 0.1)])
     (point,) = pollux.points(fit, write(tmp_path / "score", [made("other", "8", 0.3)]))["ours"]
     assert point.covered
+
+
+def test_a_missing_placement_column_is_as_good_as_a_blank_one() -> None:
+    cells = {"model": "m", "num_nodes": "2", "num_replicas": "3", "local_bsz": "8"}
+    row = pollux.Row(source="here", cells={**cells, "step_time_s": "1"})
+    assert pollux.step_rows(pollux.Table(rows=(row,))).shape.tolist() == ["12"]
+
+
+def test_many_gpus_on_a_node_are_no_other_placement() -> None:
+    cells = {"model": "m", "local_bsz": "8", "step_time_s": "1"}
+    rows = tuple(
+        pollux.Row(source="here", cells={**cells, **more})
+        for more in ({"num_nodes": "2", "num_replicas": "20"}, {"placement": "1111"})
+    )
+    steps = pollux.step_rows(pollux.Table(rows=rows))
+    assert steps.shape.tolist() == ["10-10", "1111"]
+    assert steps.nodes.tolist() == [2.0, 4.0]
+
+
+def test_more_nodes_than_replicas_are_refused() -> None:
+    cells = {"model": "m", "num_nodes": "4", "num_replicas": "3", "local_bsz": "8"}
+    row = pollux.Row(source="here", cells={**cells, "step_time_s": "1"})
+    with pytest.raises(ScoreError, match="num_nodes = '4' is more than num_replicas = 3"):
+        pollux.step_rows(pollux.Table(rows=(row,)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from csv_files import write
 
 from sbtrain_perf.score import tdl
 from sbtrain_perf.score.metrics import Point
@@ -15,15 +15,6 @@ from sbtrain_perf.score.metrics import Point
 STEPS = 64_000
 STEP_S = {"k80": 0.22, "p100": 0.083, "v100": 0.065}
 SPREAD = (0.985, 0.995, 1.0, 1.004, 1.012)
-
-
-def write(folder: Path, name: str, rows: Sequence[Mapping[str, object]]) -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def speed(counts: Mapping[str, int], *, capacity: float = 45.0) -> float:
