@@ -14,6 +14,7 @@ from sbtrain_perf.fitting.conformal import NORMAL_90
 from sbtrain_perf.fitting.pollux import PolluxModel
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.tables import (
+    MOST,
     MOST_SERVERS,
     MOST_WORKERS,
     Row,
@@ -61,7 +62,8 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
 
 
 def _predict(fit_dir: Path, score_dir: Path) -> tuple[dict[str, list[Point]], StepRows | None]:
-    known, asked = step_rows(read_table(fit_dir, FILE)), step_rows(read_table(score_dir, FILE))
+    known = step_rows(read_table(fit_dir, FILE))
+    asked = step_rows(read_table(score_dir, FILE), fitted=False)
     if not len(asked):
         return {"ours": [], "pollux": []}, None
     if not len(known):
@@ -104,8 +106,11 @@ def _unknown(
     return np.exp(logs.mean(axis=0)), reach
 
 
-def step_rows(table: Table) -> StepRows:
-    """The table as arrays. A placement without digits is spread as evenly as it goes."""
+def step_rows(table: Table, *, fitted: bool = True) -> StepRows:
+    """The table as arrays. A placement without digits is spread as evenly as it goes.
+
+    fitted: whether the synchronisation times are wanted, which no prediction needs.
+    """
     rows = list(table)
     placements = [_gpus_by_node(row) for row in rows]
 
@@ -121,16 +126,18 @@ def step_rows(table: Table) -> StepRows:
         fewest_gpus=column([float(min(gpus)) for gpus in placements]),
         batch=column([row.positive("local_bsz") for row in rows]),
         step_s=column([row.positive("step_time_s") for row in rows]),
-        sync_s=column([_sync_s(row) for row in rows]),
+        sync_s=column([_sync_s(row, fitted=fitted) for row in rows]),
     )
 
 
-def _sync_s(row: Row) -> float:
+def _sync_s(row: Row, *, fitted: bool) -> float:
     """The part of the step in synchronisation, 0 where the row does not say."""
     sync_s = row.optional("sync_time_s") or 0.0
-    if not 0.0 <= sync_s < row.positive("step_time_s"):
-        raise row.wrong("sync_time_s", "is not a part of step_time_s: from 0 to less than it")
-    return sync_s
+    if not 0.0 <= sync_s <= MOST:
+        raise row.wrong("sync_time_s", f"is not from 0 to {MOST:g}")
+    if fitted and sync_s >= row.positive("step_time_s"):
+        raise row.wrong("sync_time_s", "is not less than step_time_s, of which it is a part")
+    return sync_s if fitted else 0.0
 
 
 def _shape(gpus: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 LEAST, MOST = 1e-6, 1e9  # of times in seconds, speeds a second and sizes in megabytes
 POSITIVE = "times, speeds and sizes are above 0: correct the cell or remove the row"
-MOST_PARAMETERS = 10**13
+MOST_PARAMETERS = 10**12
 MOST_SERVERS = 1_000  # of one cluster, as for its workers and nodes
 MOST_WORKERS = 10_000
 ROUNDING = 1e-6  # of shares that were printed
