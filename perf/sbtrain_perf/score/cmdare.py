@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sbtrain_perf.fitting.conformal import NORMAL_90, Estimate
@@ -43,9 +43,14 @@ class Cnns(Mapping[str, Cnn]):
 
     rows: Mapping[str, Row]
     order: Sequence[str]
+    _read: dict[str, Cnn] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Cnn:
-        row = self.rows[name]
+        if name not in self._read:
+            self._read[name] = self._cnn(name, self.rows[name])
+        return self._read[name]
+
+    def _cnn(self, name: str, row: Row) -> Cnn:
         gflops = row.optional_positive("model_flops_gf")
         return Cnn(
             name=name,

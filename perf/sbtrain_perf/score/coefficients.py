@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures = coefficients(arguments.data)
     except SbtrainError as error:
         sys.stderr.write(f"{parser.prog}: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
         return error.exit_code
     plain = {name: dataclasses.asdict(figure) for name, figure in figures.items()}
     sys.stdout.write(json.dumps(plain, indent=2) + "\n")
