@@ -11,6 +11,9 @@ zeros there, and is left out.
 
 The file appears under its name complete and in HDF5's single-writer mode (SWMR): from then
 on it can be read at any moment, also when the writer was killed. What was flushed is there.
+
+It is not read in that mode: HDF5 would wait for ever for a damaged block to become whole. A
+file whose writer has not closed it is read as a copy that is marked closed.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import json
 import math
 import os
 import secrets
+import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +45,15 @@ _NUMBERS_BYTES = 1024  # SWMR knows no text of varying length
 _HELD_ROWS = 4096  # kept back at most until a flush
 _CHUNK_ROWS = 1024
 _WHOLE = 1
+
+# HDF5's superblock of version 3, as h5py writes it with libver="latest"
+_SUPERBLOCK = struct.Struct("<8sBBBB4QI")
+_SIGNATURE = (b"\x89HDF\r\n\x1a\n", 3, 8, 8)
+_SAID_OF_DAMAGE = (
+    *(OSError, RuntimeError, LookupError, ValueError, TypeError),
+    *(AttributeError, ArithmeticError, MemoryError, struct.error),
+)
+_TRIES_S = (0.05, 0.1, 0.2)  # between copies: a writer may be at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,26 +251,89 @@ def read_timing_log(path: str | Path) -> AttemptTimings:
     path = Path(path)
     if not path.is_file():
         raise TimingLogError(f"there is no timing log {path}")
-    with (
-        _wrapped(f"{path} is not a timing log, or is damaged"),
-        h5py.File(path, "r", swmr=True, libver="latest", locking="best-effort") as file,
-    ):
-        schema = int(file.attrs.get("schema", 0))
-        if schema != SCHEMA:
-            raise TimingLogError(
-                f"{path} is a timing log of version {schema}, this sbtrain reads {SCHEMA}",
-                hint="refit skips it",
-            )
-        plan = plan_from_json(bytes(file["plan"][:]).decode())
-        phases = file["phases"][:]
-        steps = file["steps"][:]
-        attempt = int(file.attrs["attempt"])
-        return AttemptTimings(
-            plan=plan,
-            attempt=attempt,
-            phases=tuple(_phase(row) for row in phases[phases["whole"] == _WHOLE]),
-            ranks=_ranks(steps[steps["whole"] == _WHOLE]),
+    pauses_s = iter(_TRIES_S)
+    while True:
+        is_open = False
+        try:
+            with _wrapped(f"{path} is not a timing log, or is damaged"):
+                is_open = _is_open(path)
+                with _opened(h5py, path, copied=is_open) as file:
+                    return _timings(file, path)
+        except TimingLogError:
+            pause_s = next(pauses_s, None) if is_open else None
+            if pause_s is None:
+                raise
+            time.sleep(pause_s)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a writer has the file open, or was killed with it open."""
+    with path.open("rb") as file:
+        head = file.read(_SUPERBLOCK.size)
+    if len(head) < _SUPERBLOCK.size:
+        raise ValueError("it is too short")
+    *signature, flags = _SUPERBLOCK.unpack(head)[:5]
+    return tuple(signature) == _SIGNATURE and flags != 0
+
+
+def _opened(h5py: Any, path: Path, *, copied: bool) -> Any:
+    """The file itself; or as it is now, in memory, marked closed and as long as it is."""
+    if not copied:
+        return h5py.File(path, "r", locking="best-effort")
+    image = bytearray(path.read_bytes())
+    head = _SUPERBLOCK.unpack_from(image)
+    if head[-1] != _checksum(image[: _SUPERBLOCK.size - 4]):
+        raise ValueError("its first block does not have its own checksum")
+    signature, version, offsets, lengths, _, base, extension, _, root, _ = head
+    closed = (signature, version, offsets, lengths, 0, base, extension, len(image), root)
+    _SUPERBLOCK.pack_into(image, 0, *closed, 0)
+    _SUPERBLOCK.pack_into(image, 0, *closed, _checksum(image[: _SUPERBLOCK.size - 4]))
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fapl_core(backing_store=False)
+    access.set_file_image(bytes(image))
+    name = secrets.token_hex(8).encode()  # HDF5 takes two open files of a name for one
+    return h5py.File(h5py.h5f.open(name, h5py.h5f.ACC_RDONLY, fapl=access))
+
+
+def _checksum(data: bytes | bytearray) -> int:
+    """HDF5's of metadata: Jenkins' lookup3. data: a multiple of 4 bytes, not of 12."""
+    mask = 0xFFFFFFFF
+
+    def rotated(value: int, by: int) -> int:
+        return (value << by | value >> 32 - by) & mask
+
+    words = [*struct.unpack(f"<{len(data) // 4}I", data), 0, 0]
+    a = b = c = 0xDEADBEEF + len(data)
+    for at in range(0, len(words) - 2, 3):
+        a, b, c = (a + words[at]) & mask, (b + words[at + 1]) & mask, (c + words[at + 2]) & mask
+        if at + 3 >= len(words) - 2:
+            break
+        for by in (4, 6, 8, 16, 19, 4):
+            a = (a - c & mask) ^ rotated(c, by)
+            c = c + b & mask
+            a, b, c = b, c, a
+    for by in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - rotated(b, by)) & mask
+        a, b, c = b, c, a
+    return b
+
+
+def _timings(file: Any, path: Path) -> AttemptTimings:
+    schema = int(file.attrs.get("schema", 0))
+    if schema != SCHEMA:
+        raise TimingLogError(
+            f"{path} is a timing log of version {schema}, this sbtrain reads {SCHEMA}",
+            hint="refit skips it",
         )
+    plan = plan_from_json(bytes(file["plan"][:]).decode())
+    phases = file["phases"][:]
+    steps = file["steps"][:]
+    return AttemptTimings(
+        plan=plan,
+        attempt=int(file.attrs["attempt"]),
+        phases=tuple(_phase(row) for row in phases[phases["whole"] == _WHOLE]),
+        ranks=_ranks(steps[steps["whole"] == _WHOLE]),
+    )
 
 
 def _phase(row: Any) -> Phase:
@@ -326,6 +403,6 @@ def _wrapped(what: str) -> Iterator[None]:
     """What h5py and the system say, as one typed error."""
     try:
         yield
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, PlanError) as error:
+    except (*_SAID_OF_DAMAGE, PlanError) as error:
         said = " ".join(str(error).split())
         raise TimingLogError(f"{what}: {said}") from error
