@@ -10,7 +10,7 @@ site's plugin may know it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ from sbtrain_perf.errors import RequestError
 Takes = Literal["value", "maybe", "nothing"]
 
 TRAIN_PREFIX = "--train-"
+_ALIKE = 0.8  # of difflib: what two names have in common when one is the other misspelt
 
 _VALUE = """account acctg-freq array autocomplete batch bb bbf begin chdir cluster
 cluster-constraint clusters comment constraint container container-id context core-spec
@@ -122,7 +123,8 @@ def split_command_line(argv: Sequence[str], train_flags: Mapping[str, bool]) -> 
     """Split the words after the program's name.
 
     Args:
-        train_flags: our flags without their leading dashes, and whether each takes a value.
+        train_flags: our flags without their leading dashes, and whether each takes a value;
+            sbtrainctl's own among them where it reads the line.
 
     Raises:
         RequestError: an option lacks its value, one of ours is unknown, or the line asks
@@ -166,11 +168,12 @@ def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
         if not word.startswith("-") or word == "-":
             break
         following = argv[at + 1] if at + 1 < len(argv) else None
-        if word.startswith(TRAIN_PREFIX):
+        if word.startswith(TRAIN_PREFIX) or _name(word) in train_flags:
             flag, taken = _train(word, following, train_flags)
             train.append(flag)
         else:
             if word.startswith("--"):
+                _refuse_misspelt(word, train_flags)
                 found, taken = _long(word, following)
                 kept = "" if found[0].name in DONE_HERE else word
             else:
@@ -279,6 +282,34 @@ def _without_ours(word: str, found: Sequence[Setting]) -> str:
     return f"-{''.join(kept)}{rest}" if kept else ""
 
 
+def unknown_options(settings: Sequence[Setting]) -> tuple[str, ...]:
+    """Long options that neither sbatch nor sbtrain knows, in order, each once."""
+    names = (setting.name for setting in settings if len(setting.name) > 1)
+    return tuple(dict.fromkeys(name for name in names if name not in LONG))
+
+
+def nearest_option(name: str, train_flags: Iterable[str]) -> str:
+    """The known long option that is written most like this one; empty where none is."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, (*train_flags, *LONG), n=1, cutoff=_ALIKE)
+    return near[0] if near else ""
+
+
+def _name(word: str) -> str:
+    return word[2:].partition("=")[0] if word.startswith("--") else ""
+
+
+def _refuse_misspelt(word: str, train_flags: Mapping[str, bool]) -> None:
+    """One of ours with letters wrong: what is written like it can be no plugin's option."""
+    name = _name(word)
+    if not train_flags or resolve(name) is not None:
+        return
+    near = nearest_option(name, train_flags)
+    if near in train_flags:
+        raise RequestError(f"unknown option --{name}", hint=f"did you mean --{near}?")
+
+
 def _train(
     word: str, following: str | None, train_flags: Mapping[str, bool]
 ) -> tuple[tuple[str, str | None], int]:
@@ -287,7 +318,7 @@ def _train(
         from difflib import get_close_matches
 
         prefix = TRAIN_PREFIX.removeprefix("--")  # alike in all, so it makes none of them near
-        known = [flag.removeprefix(prefix) for flag in train_flags]
+        known = [flag.removeprefix(prefix) for flag in train_flags if flag.startswith(prefix)]
         near = get_close_matches(name.removeprefix(prefix), known, n=1)
         raise RequestError(
             f"unknown option --{name}",
@@ -302,5 +333,7 @@ def _train(
     if equals:
         return (name, text), 0
     if following is None:
-        raise RequestError(f"option --{name} requires an argument", hint="sbtrain --help")
+        raise RequestError(
+            f"option --{name} requires an argument", hint=f"write --{name}=VALUE"
+        )
     return (name, following), 1

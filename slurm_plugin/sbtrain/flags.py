@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,8 +23,11 @@ FLAGS: Mapping[str, bool] = {name: bool(metavar) for name, metavar, _ in TABLE}
 
 _RIVALS = (("train-epochs", "train-steps"),)  # of each, one may be given
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGB]?)", re.ASCII | re.IGNORECASE)
+_MOST = 10**15 - 1
+_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,30})?)([KMGB]?)", re.ASCII | re.IGNORECASE)
 _UNIT = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
+_SUREST = 0.999  # 99.9 / 100 is a bit more
+_LONGEST_S = 100 * 366 * 86_400.0
 _DEADLINE = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
     r"(?:@(\d{1,2}(?:\.\d+)?)%)?",
@@ -111,31 +115,35 @@ def _text(name: str, value: str) -> str:
 
 def _whole(name: str, value: str) -> int:
     if not re.fullmatch(r"\d{1,15}", value, re.ASCII) or int(value) < 1:
-        raise _bad(name, value, "a whole number above 0")
+        raise _bad(name, value, f"a whole number from 1 to {_MOST:,}")
     return int(value)
 
 
 def _positive(name: str, value: str) -> float:
-    if not re.fullmatch(r"\d{1,15}(\.\d+)?", value, re.ASCII) or float(value) <= 0:
-        raise _bad(name, value, "a number above 0")
+    if not re.fullmatch(r"\d{1,15}(\.\d{1,30})?", value, re.ASCII) or float(value) <= 0:
+        raise _bad(name, value, f"a number above 0, {_MOST:,} at most")
     return float(value)
 
 
 def _count(name: str, value: str) -> int:
     """Rounded to a whole number, because 25.6M says no more than that."""
-    found = _COUNT.fullmatch(value)
-    number = round(float(found[1]) * _UNIT[found[2].upper()]) if found else 0
-    if number < 1:
-        raise _bad(name, value, "a number above 0, e.g. 60000, 25.6M or 1.3B")
+    number = round(_scaled(value))
+    if not 1 <= number <= _MOST:
+        raise _bad(name, value, f"a number from 1 to {_MOST:,}, e.g. 60000, 25.6M or 1.3B")
     return number
 
 
 def _steps(name: str, value: str) -> int:
-    found = _COUNT.fullmatch(value)
-    number = float(found[1]) * _UNIT[found[2].upper()] if found else 0.0
-    if not 1 <= number < 1e15 or not number.is_integer():
-        raise _bad(name, value, "a whole number above 0, e.g. 400, 100k or 1.5M")
+    number = _scaled(value)
+    if not 1 <= number <= _MOST or number.denominator != 1:
+        raise _bad(name, value, f"a whole number from 1 to {_MOST:,}, e.g. 400, 100k or 1.5M")
     return int(number)
+
+
+def _scaled(value: str) -> Fraction:
+    """What a number with its unit stands for, exactly: 1.001k is whole. 0 where it is none."""
+    found = _COUNT.fullmatch(value)
+    return Fraction(found[1]) * _UNIT[found[2].upper()] if found else Fraction(0)
 
 
 def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:
@@ -148,7 +156,7 @@ def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:
     servers = value.removeprefix("ps:")
     if servers != value and re.fullmatch(r"[1-9]\d{0,5}", servers, re.ASCII):
         return "ps", int(servers)
-    raise _bad(name, value, "auto, allreduce, ps, or ps:K with K servers")
+    raise _bad(name, value, "auto, allreduce, ps, or ps:K with K servers, 999,999 at most")
 
 
 def _nodes(name: str, value: str) -> NodeRange:
@@ -159,7 +167,7 @@ def _nodes(name: str, value: str) -> NodeRange:
         low, high = int(found[1]), int(found[2] or found[1])
         if low <= high:
             return NodeRange(low=low, high=high)
-    raise _bad(name, value, "auto, a number of nodes, or a range A-B with A <= B")
+    raise _bad(name, value, "auto, a number of nodes, or a range A-B with A <= B <= 9,999,999")
 
 
 def _objective(name: str, value: str) -> Objective:
@@ -170,14 +178,14 @@ def _objective(name: str, value: str) -> Objective:
             parts = [float(part or 0) for part in found.groups()]
             days, hours, minutes, seconds, per_cent = parts
             total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-            sure = per_cent / 100 if found[5] else Objective().sure
-            if total_s > 0 and 0.5 <= sure <= 0.999:
+            sure = min(per_cent / 100, _SUREST) if found[5] else Objective().sure
+            if 0 < total_s <= _LONGEST_S and (not found[5] or 50 <= per_cent <= 99.9):
                 return Objective(kind="deadline", deadline_s=total_s, sure=sure)
     raise _bad(
         name,
         value,
-        "time, cost, node-hours, or deadline:T@P% with T like 90m, 6h, 1d12h and P from 50 "
-        "to 99.9 (deadline:T is deadline:T@90%)",
+        "time, cost, node-hours, or deadline:T@P% with T like 90m, 6h, 1d12h, 100 years at "
+        "most, and P from 50 to 99.9 (deadline:T is deadline:T@90%)",
     )
 
 

@@ -4,12 +4,13 @@ for every role, on every node."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
-from sbtrain.argv import TRAIN_PREFIX, CommandLine
+from sbtrain.argv import CommandLine
 from sbtrain.flags import FLAGS
 from sbtrain.script import Script
 from sbtrain.submission import Asked
+from sbtrain.unknown_options import unknown_option_notes
 
 _LAUNCHERS = re.compile(
     r"^[ \t]*(?:exec[ \t]+|time[ \t]+)?(srun|mpirun|mpiexec|horovodrun)(?=[ \t])", re.MULTILINE
@@ -22,8 +23,14 @@ def serves_any_layout(script: Script) -> bool:
     return script.uses_sbtrain or any(word in script.content for word in words)
 
 
-def script_notes(asked: Asked, line: CommandLine) -> Iterator[str]:
-    """One line each, for stderr."""
+def script_notes(
+    asked: Asked, line: CommandLine, *, own: Container[str] = FLAGS, who: str = "sbtrain"
+) -> Iterator[str]:
+    """One line each, for stderr.
+
+    Args:
+        own: options of the command `who`, without their leading dashes.
+    """
     script = asked.script
     said = {name for name, _ in (*asked.directives.train, *line.train)}
     if asked.options.layout == "allreduce" and "train-layout" not in said:
@@ -39,10 +46,11 @@ def script_notes(asked: Asked, line: CommandLine) -> Iterator[str]:
             f"sbtrain starts the script on every node: write the command without "
             f"{launcher[1]}, or submit with sbatch"
         )
+    yield from unknown_option_notes(asked.settings)
     for word in line.script_args:
         name = word.removeprefix("--").partition("=")[0]
-        if word.startswith(TRAIN_PREFIX) and name in FLAGS:
+        if word.startswith("--") and name in own:
             yield (
-                f"--{name} stands behind the script, so the script gets it; options of "
-                "sbtrain stand before"
+                f"--{name} stands behind the script, so the script gets it; write it before "
+                f"{line.script}, where it is meant for {who}"
             )

@@ -23,8 +23,8 @@ from sbtrain.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
-from sbtrain_perf.errors import RequestError
-from sbtrain_perf.request import ModelShape, NodeRange, Plan, Request, slurm_partition
+from sbtrain_perf.errors import PlanError, RequestError
+from sbtrain_perf.request import DataSet, ModelShape, NodeRange, Plan, Request, slurm_partition
 
 _ENVIRONMENT = {
     "SBATCH_ARRAY_INX": "array",
@@ -80,7 +80,8 @@ def ask(
     cwd: Path,
     environ: Mapping[str, str],
 ) -> Asked:
-    """Raises RequestError where the parts contradict each other, or data is missing."""
+    """Raises RequestError where the parts contradict each other, or data is missing, and
+    PlanError where epochs are asked for and nothing says how many samples one has."""
     environment = environment_settings(environ)
     settings = (*directives.settings, *environment, *line.settings)
     levels = (
@@ -105,12 +106,7 @@ def ask(
             steps=options.steps,
             epochs=options.epochs,
             batch_per_worker=options.batch,
-            data=data_set(
-                options.data,
-                cwd=cwd,
-                samples=options.samples,
-                count="skip" if options.steps is not None else "count",
-            ),
+            data=_data(options, cwd),
             model=ModelShape(parameters=options.parameters, tensors=options.tensors),
             checkpoint_dir=(
                 str(cwd / Path(options.checkpoint_dir).expanduser())
@@ -126,6 +122,22 @@ def ask(
         settings=settings,
         sbatch_words=line.sbatch_words,
     )
+
+
+def _data(options: TrainOptions, cwd: Path) -> DataSet:
+    data = data_set(
+        options.data,
+        cwd=cwd,
+        samples=options.samples,
+        count="skip" if options.steps is not None else "count",
+    )
+    if options.epochs is not None and not data.samples:
+        raise PlanError(
+            "epochs are asked for, but the number of samples in the data set is not known",
+            hint="say --train-samples N, or --train-steps in place of --train-epochs; of "
+            "HDF5 files under --train-data it is read from the file",
+        )
+    return data
 
 
 def environment_settings(environ: Mapping[str, str]) -> tuple[Setting, ...]:

@@ -5,15 +5,23 @@ Takes the words of `sbtrain`, and no script is needed. Works where no Slurm exis
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sbtrain.argv import CommandLine, given, split_command_line
+from sbtrain.bound import decide_bound
+from sbtrain.commands.telling import tell, warn
+from sbtrain.demands import unmet
 from sbtrain.flags import FLAGS
-from sbtrain.planning import decide, no_plan, read_call, surroundings
+from sbtrain.planning import no_plan, read_call, surroundings
 from sbtrain.script import Script
 from sbtrain.script_notes import script_notes
+from sbtrain.unknown_options import unknown_options_named
+
+_WHO = "sbtrainctl"
+_OWN = {"site": True, "json": False}  # beside sbtrain's; whether each takes a value
 
 _HELP = """\
 usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
@@ -29,25 +37,37 @@ for a partition, every node reads the shared filesystem, and is planned so.
   --site SITE   site file, by name or path, as --train-site
   --json        print JSON
 
+These two stand anywhere before the script, as all options do.
+
   sbtrainctl plan --site bluewaters --train-params 25.6M --train-steps 100000
 """
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status: 0, or 3 where nothing fits."""
-    words, as_json = _own(argv)
-    line = split_command_line(words, FLAGS)
+    line = split_command_line(argv, {**FLAGS, **_OWN})
     if given(line.settings, "help", "usage"):
         sys.stdout.write(_HELP)
         return 0
+    if given(line.settings, "version"):
+        from sbtrain.commands.report import version
+
+        sys.stdout.write(f"sbtrain {version()}\n")
+        return 0
+    as_json = ("json", None) in line.train
+    line = _as_sbtrain_reads_it(line)
     around = surroundings(environ)
-    asked = read_call(line, around, _stand_in(line, around.cwd))
-    for one in asked.directives.dropped:
-        sys.stderr.write(f"sbtrainctl: warning: {one.message}\n")
-    sys.stderr.writelines(f"sbtrainctl: note: {note}\n" for note in script_notes(asked, line))
-    outcome = decide(asked, around)
-    for warning in outcome.warnings:
-        sys.stderr.write(f"sbtrainctl: warning: {warning}\n")
+    with unknown_options_named(line):
+        asked = read_call(line, around, _stand_in(line, around.cwd))
+    strict = asked.options.strict
+    warn([one.message for one in asked.directives.dropped], who=_WHO, strict=strict)
+    tell(script_notes(asked, line, own={**FLAGS, **_OWN}, who=_WHO), who=_WHO)
+    if asked.options.dry_run:
+        tell(["--train-dry-run is for sbtrain: no job script is printed here"], who=_WHO)
+    outcome = decide_bound(asked, around)
+    warn(outcome.warnings, who=_WHO, strict=strict)
+    if outcome.decision.chosen:
+        tell(unmet(outcome.decision.chosen, asked.settings), who=_WHO)
     from sbtrain_perf.explain import plan_json, plan_table
 
     show = plan_json if as_json else plan_table
@@ -55,23 +75,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
 
 
-def _own(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """The words for sbtrain, and whether JSON is wanted. Our own stand first."""
-    words, as_json = list(argv), False
-    site: list[str] = []
-    while words:
-        name, equals, value = words[0].partition("=")
-        if words[0] == "--json":
-            as_json = True
-        elif name == "--site" and equals:
-            site = [f"--train-site={value}"]
-        elif name == "--site":
-            site = ["--train-site", *words[1:2]]
-            del words[1:2]
-        else:
-            break
-        del words[0]
-    return [*site, *words], as_json
+def _as_sbtrain_reads_it(line: CommandLine) -> CommandLine:
+    """--site is another name of --train-site; the last one counts."""
+    train = (("train-site" if name == "site" else name, value) for name, value in line.train)
+    return dataclasses.replace(line, train=tuple(flag for flag in train if flag[0] != "json"))
 
 
 def _stand_in(line: CommandLine, cwd: Path) -> Script | None:

@@ -67,19 +67,28 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"sbtrain {version()}\n")
         return 0
 
+    from sbtrain.bound import decide_bound
     from sbtrain.commands.streams import told_while_slow
-    from sbtrain.planning import decide, no_plan, read_call, surroundings
+    from sbtrain.commands.telling import tell, warn
+    from sbtrain.demands import unmet
+    from sbtrain.planning import no_plan, read_call, surroundings
     from sbtrain.script_notes import script_notes
+    from sbtrain.unknown_options import unknown_options_named
 
     around = surroundings(environ)
-    asked = read_call(line, around)
-    _warn([one.message for one in asked.directives.dropped], asked)
-    if not given(asked.settings, "quiet"):
-        sys.stderr.writelines(f"sbtrain: note: {note}\n" for note in script_notes(asked, line))
+    with unknown_options_named(line):
+        asked = read_call(line, around)
+    strict, talks = asked.options.strict, not given(asked.settings, "quiet")
+    dropped = [one.message for one in asked.directives.dropped]
+    warn(dropped, who="sbtrain", strict=strict)
+    if talks:
+        tell(script_notes(asked, line), who="sbtrain")
     client = _client(environ)
     with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
-        outcome = decide(asked, around, client)
-    _warn(outcome.warnings, asked)
+        outcome = decide_bound(asked, around, client)
+    warn(outcome.warnings, who="sbtrain", strict=strict)
+    if talks and outcome.decision.chosen:
+        tell(unmet(outcome.decision.chosen, asked.settings), who="sbtrain")
     if asked.options.explain:
         from sbtrain_perf.explain import plan_table
 
@@ -95,19 +104,6 @@ def _help() -> int:
 
     sys.stdout.write(help_text())
     return 0
-
-
-def _warn(messages: Sequence[str], asked: Asked) -> None:
-    """Say what would otherwise pass unseen; --train-strict makes an error of it."""
-    from sbtrain_perf.errors import RequestError
-
-    for message in messages:
-        sys.stderr.write(f"sbtrain: warning: {message}\n")
-    if messages and asked.options.strict:
-        raise RequestError(
-            "--train-strict: warnings are errors",
-            hint="mend what the warnings name, or leave --train-strict out",
-        )
 
 
 def _client(environ: Mapping[str, str]) -> SlurmClient:
