@@ -23,7 +23,10 @@ def lacking(partition: Partition, settings: Sequence[Setting]) -> str | None:
         held = partition.gpus_per_node
         for name, asked in _gpus_of_a_node(settings):
             if asked > held:
-                return f"{count(asked, 'GPU')} a node were asked for (--{name}), it has {held}"
+                has = f"not all its nodes have more than {held}: name a type of GPU"
+                return f"{asked} GPUs a node were asked for (--{name}), " + (
+                    has if partition.mix else f"it has {held}"
+                )
         most = held * min(partition.nodes, partition.max_nodes_per_job)
         total = _gpus(last_value(settings, "gpus"))
         if total is not None and total > most:
@@ -53,6 +56,13 @@ def unmet(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
             f"trainer on each node, here {plan.nodes}"
         )
     if not plan.gpus_per_node:
+        cores = _number(last_value(settings, "cpus-per-task"))
+        if cores is not None and cores * (per_node or 1) < plan.cores_per_node:
+            yield (
+                f"planned as if a trainer had the {plan.cores_per_node} cores of its node; "
+                f"--cpus-per-task={cores} gives it {cores * (per_node or 1)}, so it will be "
+                "slower"
+            )
         return
     planned = plan.gpus_per_node
     for name, asked in _gpus_of_a_node(settings):

@@ -141,6 +141,17 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
         if twice:
             said = ".".join(re.findall("'([^']*)'", twice[1])) + " is declared twice"
         raise SiteError(f"{where}: {said}", hint="toml.io describes the format") from error
+    except (ValueError, RecursionError) as error:  # of Python itself, on its way to a value
+        digits = re.search(r"\d{4000}", text)
+        at = digits.start() if digits else len(text)
+        line = text.count("\n", 0, at) + 1
+        key = text[:at].rpartition("\n")[2].partition("=")[0].strip()
+        raise SiteError(
+            f"{path}:{line}: {key}: a number of very many digits"
+            if digits
+            else f"{path}: lists or tables are nested too deeply",
+            hint="schema.json says what each key means",
+        ) from error
 
 
 def _site_error(problems: list[Problem], text: str, path: Path) -> SiteError:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+_TOO_LONG = 10**40  # to be shown
+
 KeyPath = tuple[str, ...]
 
 
@@ -66,12 +68,17 @@ def _scalar_problems(
     elif isinstance(data, int | float) and not isinstance(data, bool):
         low = _number(schema.get("minimum"), -math.inf)
         above = _number(schema.get("exclusiveMinimum"), -math.inf)
-        if not math.isfinite(data):
+        high = _number(schema.get("maximum"), math.inf)
+        whole = isinstance(data, int) and abs(data) >= _TOO_LONG
+        said = "a number of very many digits" if whole else f"{data}"
+        if isinstance(data, float) and not math.isfinite(data):
             yield Problem(path=path, message=f"{data} is not a finite number")
-        elif data < low:
-            yield Problem(path=path, message=f"{data} is less than {low:g}")
         elif data <= above:
-            yield Problem(path=path, message=f"{data} is not more than {above:g}")
+            yield Problem(path=path, message=f"{said} is not more than {above:g}")
+        elif data < low:
+            yield Problem(path=path, message=f"{said} is less than {low:g}")
+        elif data > high:
+            yield Problem(path=path, message=f"{said} is more than {high:,.12g}")
 
 
 def _unknown(key: str, known: Mapping[str, object]) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
+_NAMED_GONE = 5
 _SAY_FROM = 50  # logs; reading as many takes seconds
 
 
@@ -66,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     if args.rollback:
         return _roll_back(as_json=args.json)
     runs = read_runs(os.environ)
+    gone = _gone(runs)
+    if gone:
+        sys.stderr.write(f"sbtrainctl: warning: {_gone_in_words(gone)}\n")
     logs = timing_logs(runs)
     timings, skipped = _read(logs)
     for one in skipped:
@@ -83,10 +87,31 @@ def run(args: argparse.Namespace) -> int:
     if learnt and not args.dry_run:
         written = write_coefficients(result.coefficients, base, os.environ)
     if args.json:
-        _print_json(result, len(timings), skipped, written)
+        _print_json(result, len(timings), skipped, written, gone)
     else:
         sys.stdout.write(_text(result, len(timings), written, learnt))
     return 0
+
+
+def _gone(runs: Sequence[Run]) -> list[str]:
+    """Ids of runs whose folder is not there."""
+
+    def is_there(folder: Path) -> bool:
+        try:
+            return folder.is_dir()
+        except OSError:
+            return False
+
+    return [run.run_id for run in runs if not is_there(Path(run.run_dir))]
+
+
+def _gone_in_words(gone: Sequence[str]) -> str:
+    folders = "the folder" if len(gone) == 1 else "the folders"
+    named = ", ".join(gone[:_NAMED_GONE]) + (" ..." if len(gone) > _NAMED_GONE else "")
+    return (
+        f"{folders} of {count(len(gone), 'run')} of the list cannot be found, so nothing is "
+        f"learnt from there: {named}"
+    )
 
 
 def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
@@ -265,7 +290,11 @@ def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) ->
 
 
 def _print_json(
-    result: RefitResult, logs: int, skipped: Sequence[Skipped], written: Path | None
+    result: RefitResult,
+    logs: int,
+    skipped: Sequence[Skipped],
+    written: Path | None,
+    gone: Sequence[str],
 ) -> None:
     from sbtrain_perf.codec import encode
 
@@ -278,5 +307,6 @@ def _print_json(
         "drift": [encode(one) for one in result.coefficients.drift],
         "refused": [encode(one) for one in result.refused],
         "skipped": [encode(one) for one in skipped],
+        "gone": list(gone),
     }
     sys.stdout.write(json.dumps(said, indent=2) + "\n")
