@@ -4,6 +4,7 @@ fail or forget."""
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +308,38 @@ def test_refit_passes_over_damaged_logs(tmp_path: Path, environ: dict[str, str])
     assert said.returncode == 0
     assert [one["path"] for one in json.loads(said.stdout)["skipped"]] == [str(damaged)]
     assert "warning: skipped" in said.stderr
+
+
+def test_refit_is_not_held_up_by_a_damaged_log(tmp_path: Path, environ: dict[str, str]) -> None:
+    measured_run(tmp_path, environ, "7")
+    measured_run(tmp_path, environ, "8")
+    damaged = tmp_path / "digits-8/attempts/0/timings.h5"
+    flipped = bytearray(damaged.read_bytes())
+    for at in range(50, len(flipped), 97):
+        flipped[at] ^= 255
+    damaged.write_bytes(flipped)
+    said = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ, timeout_s=30)
+    data = json.loads(said.stdout)
+    assert (data["logs"], [one["path"] for one in data["skipped"]]) == (1, [str(damaged)])
+    assert f"warning: skipped {damaged}" in said.stderr
+    why = sbtrainctl("why", "8", cwd=tmp_path, environ=environ, timeout_s=30)
+    assert why.returncode == 0
+    assert f"warning: skipped {damaged}" in why.stderr
+
+
+def test_refit_names_runs_whose_folder_is_gone(tmp_path: Path, environ: dict[str, str]) -> None:
+    measured_run(tmp_path, environ, "7")
+    for job in ("8", "9"):
+        measured_run(tmp_path, environ, job)
+        shutil.rmtree(tmp_path / f"digits-{job}")
+    said = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+    assert said.returncode == 0
+    assert json.loads(said.stdout)["gone"] == ["digits-8", "digits-9"]
+    (warning,) = said.stderr.splitlines()
+    assert warning == (
+        "sbtrainctl: warning: the folders of 2 runs of the list cannot be found, so nothing "
+        "is learnt from there: digits-8, digits-9"
+    )
 
 
 def test_refit_with_nothing_to_learn_from(tmp_path: Path, environ: dict[str, str]) -> None:

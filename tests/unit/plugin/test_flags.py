@@ -38,6 +38,18 @@ def test_nothing_given() -> None:
             "objective",
             Objective(kind="deadline", deadline_s=129600, sure=0.995),
         ),
+        (
+            "objective",
+            "deadline:6h@99.9%",
+            "objective",
+            Objective(kind="deadline", deadline_s=21600, sure=0.999),
+        ),
+        (
+            "objective",
+            "deadline:6h@50%",
+            "objective",
+            Objective(kind="deadline", deadline_s=21600, sure=0.5),
+        ),
         ("objective", "deadline:90m", "objective", Objective(kind="deadline", deadline_s=5400)),
         (
             "objective",
@@ -49,6 +61,8 @@ def test_nothing_given() -> None:
         ("steps", "200", "steps", 200),
         ("steps", "100k", "steps", 100_000),
         ("steps", "1.5K", "steps", 1500),
+        ("steps", "1.001k", "steps", 1001),
+        ("steps", "999999999999999", "steps", 10**15 - 1),
         ("batch", "32", "batch", 32),
         ("samples", "60000", "samples", 60000),
         ("params", "25.6M", "parameters", 25_600_000),
@@ -83,6 +97,9 @@ def test_a_value(name: str, value: str, field: str, expected: object) -> None:
         ("objective", "deadline:6h@95"),
         ("objective", "deadline:6h@40%"),
         ("objective", "deadline:6h@100%"),
+        ("objective", "deadline:6h@99.91%"),
+        ("objective", "deadline:6h@49.9%"),
+        ("objective", f"deadline:{'9' * 400}d"),
         ("objective", "time:3h"),
         ("epochs", "0"),
         ("epochs", "nan"),
@@ -93,6 +110,8 @@ def test_a_value(name: str, value: str, field: str, expected: object) -> None:
         ("steps", "0"),
         ("steps", "1.0005k"),
         ("steps", "9" * 40),
+        ("steps", str(10**15)),
+        ("params", "9" * 400),
         ("batch", "many"),
         ("samples", "0"),
         ("params", "25.6X"),
@@ -105,6 +124,13 @@ def test_a_wrong_value_names_the_flag_and_its_forms(name: str, value: str) -> No
     with pytest.raises(RequestError, match=f"--train-{name} does not take") as raised:
         read(**{name: value})
     assert raised.value.hint.startswith("give ")
+
+
+@pytest.mark.parametrize("name", ["steps", "batch", "samples", "params", "epochs"])
+def test_a_number_past_the_limit_is_told_the_limit(name: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        read(**{name: "1" + "0" * 16})
+    assert "999,999,999,999,999" in raised.value.hint
 
 
 def test_epochs_and_steps_exclude_each_other() -> None:

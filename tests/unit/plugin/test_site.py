@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -355,3 +355,47 @@ def test_what_contradicts_the_gpu_types_is_named(
 ) -> None:
     with pytest.raises(SiteError, match=said):
         load_site(site_file(tmp_path, MIXED.replace(old, new)), {})
+
+
+SENSELESS = {
+    "nodes = 99999999999999999999999999": "is more than 1,000,000",
+    f"nodes = 1{'0' * 60}": "a number of very many digits is more than 1,000,000",
+    "price_per_node_hour = 1e308": "1e+308 is more than 1,000,000",
+    "cores_per_node = 1000000": "1000000 is more than 100,000",
+    "scratch_gib = 1e10": "10000000000.0 is more than 1,000,000,000",
+    "max_time_h = 1e-300": "1e-300 is less than 1e-06",
+    "network_gbit_s = 0": "0 is not more than 0",
+    "gpus_per_node = 4000": "4000 is more than 1,000",
+}
+
+
+@pytest.mark.parametrize("given", SENSELESS)
+def test_a_number_without_sense_is_named_with_its_limit(given: str, tmp_path: Path) -> None:
+    key = given.partition(" ")[0]
+    line = line_of(SMALL, f"{key} = ")
+    path = site_file(tmp_path, SMALL.replace(SMALL.splitlines()[line - 1], given))
+    (problem,) = check_site(path, {})
+    assert problem.startswith(f"{path}:{line}: partitions.gpu.{key}: ")
+    assert SENSELESS[given] in problem
+
+
+def test_every_number_of_the_schema_has_limits() -> None:
+    def numbers(schema: dict[str, object]) -> Iterator[dict[str, object]]:
+        if schema.get("type") in ("number", "integer"):
+            yield schema
+        for value in schema.values():
+            if isinstance(value, dict):
+                yield from numbers(value)
+
+    found = list(numbers(site_schema()))
+    assert len(found) == 22
+    assert all("minimum" in one and "maximum" in one for one in found)
+
+
+def test_what_python_will_not_read_is_an_error_too(tmp_path: Path) -> None:
+    for value, said in (
+        ("9" * 5000, ":11: nodes: a number of very many digits"),
+        ("[" * 5000 + "]" * 5000, "nested too deeply"),
+    ):
+        with pytest.raises(SiteError, match=said):
+            check_site(site_file(tmp_path, SMALL.replace("nodes = 4", f"nodes = {value}")), {})

@@ -1,0 +1,196 @@
+"""What sbatch's options ask of a node binds the plan; what it does not follow is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sbtrain.argv import split_words
+from sbtrain.commands.ctl import run
+from sbtrain.demands import lacking
+from sbtrain.site import load_site
+from sbtrain.submission import environment_settings
+
+SITE = """\
+name = "small"
+shared_gb_s = 2
+shared_client_gb_s = 0.5
+[gpus.K80]
+peak_tflops = 4.1
+memory_gib = 12
+memory_gb_s = 240
+[gpus.P100]
+peak_tflops = 9.5
+memory_gib = 16
+memory_gb_s = 720
+[partitions.plain]
+nodes = 4
+cores_per_node = 16
+memory_gib_per_node = 16
+[partitions.big]
+nodes = 2
+cores_per_node = 16
+memory_gib_per_node = 64
+gpu = "P100"
+gpus_per_node = 4
+[partitions.both]
+nodes = 6
+cores_per_node = 16
+memory_gib_per_node = 32
+[partitions.both.gpu_types.K80]
+nodes = 4
+gpus_per_node = 2
+[partitions.both.gpu_types.P100]
+nodes = 2
+gpus_per_node = 4
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> str:
+    path = tmp_path / "small.toml"
+    path.write_text(SITE)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "partition", "reason"),
+    [
+        ("--mem=900G", "plain", "900 GiB a node were asked for (--mem), it has 16"),
+        ("--mem=17000", "plain", "16.6 GiB a node were asked for (--mem), it has 16"),
+        ("--mem=16384", "plain", None),
+        ("--mem=16G", "plain", None),
+        ("--mem=0", "plain", None),  # all there is
+        ("--mem=1T", "big", "1024 GiB a node were asked for (--mem), it has 64"),
+        ("--mem=lots", "plain", None),  # sbatch's to refuse
+        ("--mem-per-cpu=4G -c 8", "plain", "32 GiB a node were asked for (--mem-per-cpu), it"),
+        ("--mem-per-cpu=1G -c 8 --ntasks-per-node=2", "plain", None),
+        ("--mem-per-gpu=20G --gres=gpu:4", "big", "80 GiB a node were asked for (--mem-per-g"),
+        ("--mem=900G --mem=1G", "plain", None),
+        ("--gres=gpu:8", "big", "8 GPUs a node were asked for (--gres), it has 4"),
+        ("--gres=nvme:1,gpu:p100:5", "big", "5 GPUs a node were asked for (--gres), it has 4"),
+        ("--gres=gpu:4", "big", None),
+        ("--gres=gpu", "big", None),
+        ("--gpus-per-node=p100:8", "big", "8 GPUs a node were asked for (--gpus-per-node), it"),
+        ("--gpus-per-task=3 --ntasks-per-node=2", "big", "6 GPUs a node were asked for (--gpu"),
+        ("-G 9", "big", "9 GPUs were asked for (--gpus), it gives one job 8"),
+        ("-G 8", "big", None),
+        (
+            "--gpus-per-node=3",
+            "both:K80",
+            "3 GPUs a node were asked for (--gpus-per-node), it ",
+        ),
+        ("--gpus-per-node=3", "both:P100", None),
+        ("--gpus-per-node=3", "both:mixed", "(--gpus-per-node), not all its nodes have more"),
+        ("--gres=gpu:8", "plain", None),  # the planner's own reason is that it has none
+    ],
+)
+def test_what_a_partition_cannot_give(
+    words: str, partition: str, reason: str | None, site: str
+) -> None:
+    (one,) = (p for p in load_site(site, {}).partitions if p.name == partition)
+    said = lacking(one, split_words(words.split(), {}).settings)
+    if reason is None:
+        assert said is None
+    else:
+        assert said is not None
+        assert reason in said
+
+
+def test_the_environment_asks_too(site: str) -> None:
+    settings = environment_settings({"SBATCH_MEM_PER_NODE": "900G"})
+    (one,) = (p for p in load_site(site, {}).partitions if p.name == "plain")
+    assert lacking(one, settings) == "900 GiB a node were asked for (--mem), it has 16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """chosen: the partition, if any. reasons: of partitions that were not weighed."""
+
+    status: int
+    chosen: str | None
+    reasons: dict[str, str]
+    notes: str
+
+
+@pytest.fixture
+def planned(
+    site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], Said]:
+    def plan(words: str) -> Said:
+        argv = ["plan", "--json", f"--site={site}", "--train-steps=100", *words.split()]
+        status = run(argv, {"SBTRAIN_HOME": str(tmp_path / "home"), "PATH": "/nowhere"})
+        said = capsys.readouterr()
+        data = json.loads(said.out)
+        return Said(
+            status=status,
+            chosen=data["chosen"] and data["chosen"]["partition"],
+            reasons={r["partition"]: r["rejected"] for r in data["rows"] if not r["nodes"]},
+            notes=said.err,
+        )
+
+    return plan
+
+
+def test_memory_leaves_out_the_partitions_that_lack_it(
+    planned: Callable[[str], Said],
+) -> None:
+    said = planned("--mem=40G")
+    assert (said.status, said.chosen) == (0, "big")
+    assert said.reasons["plain"] == "40 GiB a node were asked for (--mem), it has 16"
+    assert said.reasons["both:K80"] == "40 GiB a node were asked for (--mem), it has 32"
+
+
+@pytest.mark.parametrize(
+    "words", ["--mem=900G", "--gres=gpu:8", "-G 400", "-p plain --mem=17G"]
+)
+def test_what_nobody_has_is_refused(words: str, planned: Callable[[str], Said]) -> None:
+    said = planned(words)
+    assert (said.status, said.chosen) == (3, None)
+    assert set(said.reasons) == {"plain", "big", "both:K80", "both:P100", "both:mixed"}
+
+
+def test_the_partition_asked_for_is_named_where_it_lacks_something(
+    planned: Callable[[str], Said],
+) -> None:
+    reasons = planned("-p plain --mem=17G").reasons
+    assert reasons["plain"] == "17 GiB a node were asked for (--mem), it has 16"
+    assert reasons["big"] == "not the partition that was asked for (plain)"
+
+
+def test_another_partition_is_taken_where_any_nodes_of_one_are_too_small(
+    planned: Callable[[str], Said],
+) -> None:
+    said = planned("--gpus-per-node=3")
+    assert (said.status, said.chosen) == (0, "big")
+    assert "name a type of GPU" in said.reasons["both:mixed"]
+    assert said.reasons["both:P100"].startswith("GPUs were asked for in other words")
+    assert "planned as if a trainer had the 4 GPUs of its node" in said.notes
+    alone = planned("-p both --gpus-per-node=3")
+    assert (alone.status, alone.chosen) == (3, None)
+    typed = planned("-p both --gres=gpu:p100:3")
+    assert (typed.status, typed.chosen) == (0, "both:P100")
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ("-n 3 -N 2", "--ntasks=3 bounds the number of nodes and no more"),
+        ("--ntasks-per-node=4", "--ntasks-per-node=4 starts no more trainers"),
+        ("-p plain -c 4", "had the 16 cores of its node; --cpus-per-task=4 gives it 4"),
+        ("-p big --gres=gpu:2", "had the 4 GPUs of its node; --gres=gpu:2 gives it 2"),
+        ("-p big -N 2 -G 4", "planned with 8 GPUs, all of 2 nodes; --gpus=4 asks for 4"),
+        ("-p big -n 2 -N 2 --ntasks-per-node=1 --gres=gpu:4", ""),
+        ("-p plain -N 2 -c 16 --mem=16G", ""),
+    ],
+)
+def test_what_the_plan_does_not_follow_is_said(
+    words: str, note: str, planned: Callable[[str], Said]
+) -> None:
+    said = planned(words)
+    assert said.status == 0
+    assert note in said.notes if note else said.notes == ""
