@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from sbtrain.demands import lacking
+from sbtrain.argv import given
+from sbtrain.demands import DEMANDING, lacking
 from sbtrain.planning import Outcome, Surroundings, decide
 from sbtrain_perf.request import slurm_partition
 
@@ -23,6 +24,8 @@ def decide_bound(
     asked: Asked, around: Surroundings, client: SlurmClient | None = None
 ) -> Outcome:
     """As planning.decide, which says what is raised; no plan takes what it cannot get."""
+    if not given(asked.settings, *DEMANDING):
+        return decide(asked, around, client)
     from sbtrain.site import load_site
 
     shape = load_site(asked.options.site, around.environ)

@@ -11,6 +11,7 @@ from sbtrain_perf.request import Partition, Plan
 from sbtrain_perf.wording import count
 
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one given counts
+DEMANDING = ("gres", "gpus", "gpus-per-node", "gpus-per-task", *_MEMORY)
 _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _GRES_GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]([A-Za-z_][^:=]*))?(?:[:=](\d{1,9}))?(?:\(.*)?")
 _GPUS = re.compile(r"(?:[A-Za-z_][^:=]*[:=])?(\d{1,9})")
@@ -35,8 +36,8 @@ def lacking(partition: Partition, settings: Sequence[Setting]) -> str | None:
     if memory is not None and memory[1] > partition.memory_gib_per_node:
         name, gib = memory
         return (
-            f"{gib:.4g} GiB a node were asked for (--{name}), it has "
-            f"{partition.memory_gib_per_node:.4g}"
+            f"{round(gib, 1):,.10g} GiB a node were asked for (--{name}), it has "
+            f"{partition.memory_gib_per_node:,.10g}"
         )
     return None
 

@@ -15,9 +15,14 @@ from sbtrain.flags import FLAGS
 
 def unknown_option_notes(settings: Sequence[Setting]) -> Iterator[str]:
     for name in unknown_options(settings):
-        near = nearest_option(name, FLAGS)
+        near = _meant(name)
         meant = f"; did you mean --{near}?" if near else ""
         yield f"unknown option --{name}: sbatch gets it as it is, the plan ignores it{meant}"
+
+
+def _meant(name: str) -> str:
+    ours = f"train-{name}"  # --site is sbtrainctl's word for --train-site
+    return ours if ours in FLAGS else nearest_option(name, FLAGS)
 
 
 @contextmanager
@@ -35,7 +40,7 @@ def unknown_options_named(line: CommandLine) -> Iterator[None]:
         names = unknown_options(loose)
         if line.script is None or not names:
             raise
-        near = nearest_option(names[-1], FLAGS)
+        near = _meant(names[-1])
         hint = "the value of an option that only your site knows is written behind '='"
         raise ScriptError(
             f"unknown option --{names[-1]}, so that {line.script!r} is taken for the script: "

@@ -65,7 +65,7 @@ def site(tmp_path: Path) -> str:
         ("--mem=16384", "plain", None),
         ("--mem=16G", "plain", None),
         ("--mem=0", "plain", None),  # all there is
-        ("--mem=1T", "big", "1024 GiB a node were asked for (--mem), it has 64"),
+        ("--mem=1T", "big", "1,024 GiB a node were asked for (--mem), it has 64"),
         ("--mem=lots", "plain", None),  # sbatch's to refuse
         ("--mem-per-cpu=4G -c 8", "plain", "32 GiB a node were asked for (--mem-per-cpu), it"),
         ("--mem-per-cpu=1G -c 8 --ntasks-per-node=2", "plain", None),

@@ -246,3 +246,35 @@ def test_a_missing_package_is_named_with_what_brings_it(
     assert said.returncode == 6, said.stderr
     assert f"the Python package {package!r}" in said.stderr
     assert said.stderr.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message", "hint"),
+    [
+        ("--tarin-steps 5 train.py", 2, "unknown option --tarin-steps", "--train-steps?"),
+        (
+            "--site x.toml train.py",
+            1,
+            "unknown option --site, so that 'x.toml'",
+            "--train-site?",
+        ),
+        ("--patrition spot train.py", 1, "unknown option --patrition, so that", "--partition?"),
+        (
+            "--train-site=private --mem=900000G train.py",
+            3,
+            "900,000 GiB a node were",
+            "explain",
+        ),
+        ("--train-site=bluewaters --gres=gpu:80 train.py", 3, "80 GPUs a node were", "explain"),
+        ("--train-epochs=2 train.py", 3, "the number of samples", "say --train-samples N"),
+    ],
+)
+def test_what_cannot_be_meant_or_had_is_refused(
+    words: str, status: int, message: str, hint: str, place: Path, environ: dict[str, str]
+) -> None:
+    said = sbtrain(*words.split(), cwd=place, environ=environ)
+    assert (said.returncode, said.stdout) == (status, "")
+    happened, what_to_do = said.stderr.splitlines()[-2:]
+    assert message in happened
+    assert hint in what_to_do
+    assert not (place / ".sbtrain").exists()
