@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from sbtrain.argv import given
-from sbtrain.demands import DEMANDING, lacking
+from sbtrain.demands import DEMANDING, fewest_nodes, lacking
 from sbtrain.planning import Outcome, Surroundings, decide
 from sbtrain_perf.request import slurm_partition
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
     from sbtrain.submission import Asked
     from sbtrain_perf.decision import Decision, Row
+    from sbtrain_perf.request import NodeRange
 
 
 def decide_bound(
@@ -29,33 +30,37 @@ def decide_bound(
     from sbtrain.site import load_site
 
     shape = load_site(asked.options.site, around.environ)
+    nodes = asked.request.nodes
     reasons = {
         one.name: reason
         for one in shape.partitions
-        if (reason := lacking(one, asked.settings)) is not None
+        if (reason := lacking(one, asked.settings, most_nodes=nodes.high)) is not None
     }
-    if not reasons:
-        return decide(asked, around, client)
-    whole = decide(asked, around)  # without the queue: what else the planner refuses, and why
     pools: dict[str, set[str]] = {}
     for one in shape.partitions:
         pools.setdefault(slurm_partition(one.name), set()).add(one.name)
     wanted = asked.request.partition.split(",") if asked.request.partition else list(pools)
-    left = [name for name in wanted if not pools.get(name, set()) <= set(reasons)]
+    left = [name for name in wanted if not pools.get(name, {""}) <= set(reasons)]
+    whole = decide(asked, around) if reasons else None  # what else the planner refuses, and why
     while left:
-        outcome = decide(_within(asked, left), around, client)
+        outcome = decide(_within(asked, left, nodes) if reasons else asked, around, client)
         chosen = outcome.decision.chosen
-        if chosen is None or chosen.partition not in reasons:
-            return _told(outcome, reasons, whole.decision)
-        left.remove(slurm_partition(chosen.partition))  # its pool of any nodes
+        if chosen is not None and chosen.partition in reasons:
+            left.remove(slurm_partition(chosen.partition))  # its pool of any nodes
+        elif chosen is not None and chosen.nodes < fewest_nodes(chosen, asked.settings):
+            low = fewest_nodes(chosen, asked.settings)
+            nodes = dataclasses.replace(nodes, low=low)
+            asked = _within(asked, wanted, nodes)
+        else:
+            return _told(outcome, reasons, whole.decision if whole else outcome.decision)
+    whole = whole or decide(asked, around)
     nothing = dataclasses.replace(whole.decision, chosen=None, rest=(), notes=())
     return _told(Outcome(shape=shape, decision=nothing), reasons, whole.decision)
 
 
-def _within(asked: Asked, names: list[str]) -> Asked:
-    return dataclasses.replace(
-        asked, request=dataclasses.replace(asked.request, partition=",".join(names))
-    )
+def _within(asked: Asked, names: list[str], nodes: NodeRange) -> Asked:
+    request = dataclasses.replace(asked.request, partition=",".join(names), nodes=nodes)
+    return dataclasses.replace(asked, request=request)
 
 
 def _told(outcome: Outcome, reasons: dict[str, str], whole: Decision) -> Outcome:

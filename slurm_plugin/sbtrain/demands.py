@@ -3,6 +3,7 @@ plan does not follow."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -17,9 +18,15 @@ _GRES_GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]([A-Za-z_][^:=]*))?(?:[:=](\d{1,
 _GPUS = re.compile(r"(?:[A-Za-z_][^:=]*[:=])?(\d{1,9})")
 
 
-def lacking(partition: Partition, settings: Sequence[Setting]) -> str | None:
+def lacking(
+    partition: Partition, settings: Sequence[Setting], *, most_nodes: int | None = None
+) -> str | None:
     """Why the nodes of a partition cannot give what is asked of each; None where they can,
-    or where the options are not of a form that sbtrain reads."""
+    or where the options are not of a form that sbtrain reads.
+
+    Args:
+        most_nodes: that the job may have; None: as many as the partition gives.
+    """
     if partition.gpu is not None:
         held = partition.gpus_per_node
         for name, asked in _gpus_of_a_node(settings):
@@ -28,7 +35,8 @@ def lacking(partition: Partition, settings: Sequence[Setting]) -> str | None:
                 return f"{asked} GPUs a node were asked for (--{name}), " + (
                     has if partition.mix else f"it has {held}"
                 )
-        most = held * min(partition.nodes, partition.max_nodes_per_job)
+        nodes = min(partition.nodes, partition.max_nodes_per_job)
+        most = held * (nodes if most_nodes is None else min(nodes, most_nodes))
         total = _gpus(last_value(settings, "gpus"))
         if total is not None and total > most:
             return f"{total} GPUs were asked for (--gpus), it gives one job {most}"
@@ -40,6 +48,14 @@ def lacking(partition: Partition, settings: Sequence[Setting]) -> str | None:
             f"{partition.memory_gib_per_node:,.10g}"
         )
     return None
+
+
+def fewest_nodes(plan: Plan, settings: Sequence[Setting]) -> int:
+    """Nodes of the plan's kind that hold the GPUs of --gpus; 1 where none are asked for."""
+    total = _gpus(last_value(settings, "gpus"))
+    if total is None or not plan.gpus_per_node:
+        return 1
+    return max(math.ceil(total / plan.gpus_per_node), 1)
 
 
 def unmet(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:

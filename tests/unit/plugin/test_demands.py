@@ -113,6 +113,7 @@ class Said:
 
     status: int
     chosen: str | None
+    nodes: int
     reasons: dict[str, str]
     notes: str
 
@@ -129,6 +130,7 @@ def planned(
         return Said(
             status=status,
             chosen=data["chosen"] and data["chosen"]["partition"],
+            nodes=data["chosen"]["nodes"] if data["chosen"] else 0,
             reasons={r["partition"]: r["rejected"] for r in data["rows"] if not r["nodes"]},
             notes=said.err,
         )
@@ -174,6 +176,19 @@ def test_another_partition_is_taken_where_any_nodes_of_one_are_too_small(
     assert (alone.status, alone.chosen) == (3, None)
     typed = planned("-p both --gres=gpu:p100:3")
     assert (typed.status, typed.chosen) == (0, "both:P100")
+
+
+def test_a_total_of_gpus_takes_the_nodes_that_hold_them(
+    planned: Callable[[str], Said],
+) -> None:
+    """One node would be as fast here: a hundred steps are a hundred on any number."""
+    assert planned("-p big --train-layout=allreduce -G 4").nodes == 1
+    said = planned("-p big --train-layout=allreduce -G 8")
+    assert (said.chosen, said.nodes, said.notes) == ("big", 2, "")
+    assert planned("-p both --gpus=k80:7 --train-layout=allreduce").nodes == 4
+    assert planned("-p big -N 1 -G 8").reasons["big"] == (
+        "8 GPUs were asked for (--gpus), it gives one job 4"
+    )
 
 
 @pytest.mark.parametrize(
