@@ -1,7 +1,7 @@
 """A decision that keeps to what sbatch's options ask of a node.
 
-The planner knows of no such options: partitions that cannot give what they ask are kept from
-it by name, and stand in the decision with the reason.
+The planner itself reads --mem, --gres and --gpus-per-node. Partitions that cannot give what
+others ask are kept from it by name, and stand in the decision with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def decide_bound(
     reasons = {
         one.name: reason
         for one in shape.partitions
-        if (reason := lacking(one, asked.settings, most_nodes=nodes.high)) is not None
+        if (reason := lacking(one, asked.request, asked.settings)) is not None
     }
     pools: dict[str, set[str]] = {}
     for one in shape.partitions:
@@ -68,7 +68,7 @@ def _told(outcome: Outcome, reasons: dict[str, str], whole: Decision) -> Outcome
 
     whole: the decision from which none was.
     """
-    from sbtrain_perf.weighing import refused_row
+    from sbtrain_perf.room import refused_row
 
     decision = outcome.decision
     before = {row.partition: row.rejected for row in whole.rows if not _is_weighed(row)}

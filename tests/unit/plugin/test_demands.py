@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.argv import split_words
+from sbtrain.argv import Setting, split_words
 from sbtrain.commands.ctl import run
 from sbtrain.demands import lacking
 from sbtrain.site import load_site
 from sbtrain.submission import environment_settings
+from sbtrain_perf.request import NodeRange, Request
 
 SITE = """\
 name = "small"
@@ -60,40 +61,30 @@ def site(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("words", "partition", "reason"),
     [
-        ("--mem=900G", "plain", "900 GiB a node were asked for (--mem), it has 16"),
-        ("--mem=17000", "plain", "16.6 GiB a node were asked for (--mem), it has 16"),
-        ("--mem=16384", "plain", None),
-        ("--mem=16G", "plain", None),
-        ("--mem=0", "plain", None),  # all there is
-        ("--mem=1T", "big", "1,024 GiB a node were asked for (--mem), it has 64"),
-        ("--mem=lots", "plain", None),  # sbatch's to refuse
         ("--mem-per-cpu=4G -c 8", "plain", "32 GiB a node were asked for (--mem-per-cpu), it"),
+        ("--mem-per-cpu=2100 -c 8", "plain", "16.4 GiB a node were asked for (--mem-per-cpu)"),
         ("--mem-per-cpu=1G -c 8 --ntasks-per-node=2", "plain", None),
+        ("--mem-per-cpu=lots", "plain", None),  # sbatch's to refuse
+        ("--mem-per-cpu=900G --mem=1G", "plain", None),
+        ("--mem=900G --mem-per-cpu=900G", "plain", "900 GiB a node were asked for (--mem-per-"),
         ("--mem-per-gpu=20G --gres=gpu:4", "big", "80 GiB a node were asked for (--mem-per-g"),
-        ("--mem=900G --mem=1G", "plain", None),
-        ("--gres=gpu:8", "big", "8 GPUs a node were asked for (--gres), it has 4"),
-        ("--gres=nvme:1,gpu:p100:5", "big", "5 GPUs a node were asked for (--gres), it has 4"),
-        ("--gres=gpu:4", "big", None),
-        ("--gres=gpu", "big", None),
-        ("--gpus-per-node=p100:8", "big", "8 GPUs a node were asked for (--gpus-per-node), it"),
+        ("--mem-per-gpu=90G", "big", None),  # of no number of GPUs
         ("--gpus-per-task=3 --ntasks-per-node=2", "big", "6 GPUs a node were asked for (--gpu"),
+        ("--gpus-per-task=p100:4", "big", None),
         ("-G 9", "big", "9 GPUs were asked for (--gpus), it gives one job 8"),
+        ("-G 5 -N 1", "big", "5 GPUs were asked for (--gpus), it gives one job 4"),
         ("-G 8", "big", None),
-        (
-            "--gpus-per-node=3",
-            "both:K80",
-            "3 GPUs a node were asked for (--gpus-per-node), it ",
-        ),
-        ("--gpus-per-node=3", "both:P100", None),
-        ("--gpus-per-node=3", "both:mixed", "(--gpus-per-node), not all its nodes have more"),
-        ("--gres=gpu:8", "plain", None),  # the planner's own reason is that it has none
+        ("-G 9", "plain", None),  # the planner's own reason is that it has none
     ],
 )
 def test_what_a_partition_cannot_give(
     words: str, partition: str, reason: str | None, site: str
 ) -> None:
     (one,) = (p for p in load_site(site, {}).partitions if p.name == partition)
-    said = lacking(one, split_words(words.split(), {}).settings)
+    split = split_words(words.split(), {})
+    nodes = NodeRange(high=1 if "-N 1" in words else None)
+    request = Request(script="train.py", sbatch_options=split.words, nodes=nodes)
+    said = lacking(one, request, split.settings)
     if reason is None:
         assert said is None
     else:
@@ -101,10 +92,12 @@ def test_what_a_partition_cannot_give(
         assert reason in said
 
 
-def test_the_environment_asks_too(site: str) -> None:
-    settings = environment_settings({"SBATCH_MEM_PER_NODE": "900G"})
-    (one,) = (p for p in load_site(site, {}).partitions if p.name == "plain")
-    assert lacking(one, settings) == "900 GiB a node were asked for (--mem), it has 16"
+def test_the_environment_asks_too() -> None:
+    environ = {"SBATCH_MEM_PER_NODE": "900G", "SBATCH_MEM_PER_GPU": "1G"}
+    assert set(environment_settings(environ)) == {
+        Setting(name="mem", value="900G"),
+        Setting(name="mem-per-gpu", value="1G"),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +136,8 @@ def test_memory_leaves_out_the_partitions_that_lack_it(
 ) -> None:
     said = planned("--mem=40G")
     assert (said.status, said.chosen) == (0, "big")
-    assert said.reasons["plain"] == "40 GiB a node were asked for (--mem), it has 16"
-    assert said.reasons["both:K80"] == "40 GiB a node were asked for (--mem), it has 32"
+    assert said.reasons["plain"] == "40 GiB a node were asked for, it has 16"
+    assert said.reasons["both:K80"] == "40 GiB a node were asked for, it has 32"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +153,7 @@ def test_the_partition_asked_for_is_named_where_it_lacks_something(
     planned: Callable[[str], Said],
 ) -> None:
     reasons = planned("-p plain --mem=17G").reasons
-    assert reasons["plain"] == "17 GiB a node were asked for (--mem), it has 16"
+    assert reasons["plain"] == "17 GiB a node were asked for, it has 16"
     assert reasons["big"] == "not the partition that was asked for (plain)"
 
 
@@ -169,9 +162,14 @@ def test_another_partition_is_taken_where_any_nodes_of_one_are_too_small(
 ) -> None:
     said = planned("--gpus-per-node=3")
     assert (said.status, said.chosen) == (0, "big")
-    assert "name a type of GPU" in said.reasons["both:mixed"]
+    assert said.reasons["both:mixed"] == "3 GPUs a node were asked for, it has 2"
     assert said.reasons["both:P100"].startswith("GPUs were asked for in other words")
     assert "planned as if a trainer had the 4 GPUs of its node" in said.notes
+    many = planned("--gpus-per-task=3")
+    assert (many.chosen, many.reasons["both:mixed"]) == (
+        "big",
+        "3 GPUs a node were asked for (--gpus-per-task), it has 2",
+    )
     alone = planned("-p both --gpus-per-node=3")
     assert (alone.status, alone.chosen) == (3, None)
     typed = planned("-p both --gres=gpu:p100:3")
@@ -196,8 +194,12 @@ def test_a_total_of_gpus_takes_the_nodes_that_hold_them(
     [
         ("-n 3 -N 2", "--ntasks=3 bounds the number of nodes and no more"),
         ("--ntasks-per-node=4", "--ntasks-per-node=4 starts no more trainers"),
-        ("-p plain -c 4", "had the 16 cores of its node; --cpus-per-task=4 gives it 4"),
-        ("-p big --gres=gpu:2", "had the 4 GPUs of its node; --gres=gpu:2 gives it 2"),
+        ("-p plain -c 4", "had the 16 cores of its node; --cpus-per-task gives it 4"),
+        (
+            "-p big --gres=gpu:2",
+            "had the 4 GPUs of its node; --gres or --gpus-per-node gives it 2",
+        ),
+        ("-p big --gpus-per-task=1", "--gpus-per-task gives it 1, so it will be slower"),
         ("-p big -N 2 -G 4", "planned with 8 GPUs, all of 2 nodes; --gpus=4 asks for 4"),
         ("-p big -n 2 -N 2 --ntasks-per-node=1 --gres=gpu:4", ""),
         ("-p plain -N 2 -c 16 --mem=16G", ""),

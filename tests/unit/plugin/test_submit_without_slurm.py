@@ -260,9 +260,9 @@ def test_a_missing_package_is_named_with_what_brings_it(
         ),
         ("--patrition spot train.py", 1, "unknown option --patrition, so that", "--partition?"),
         (
-            "--train-site=private --mem=900000G train.py",
+            "--train-site=private --mem=900G train.py",
             3,
-            "900,000 GiB a node were",
+            "900 GiB a node were",
             "explain",
         ),
         ("--train-site=bluewaters --gres=gpu:80 train.py", 3, "80 GPUs a node were", "explain"),
