@@ -34,7 +34,7 @@ def run_of(
     learnt = place / "home/coefficients.json"
     decision = plan_request(
         Request(
-            script="train.py", workload="digits", partition="spot", steps=10**6, resumable=True
+            script="train.py", workload="digits", partition="spot", steps=10**4, resumable=True
         ),
         load_site("private", {}),
         load_coefficients(learnt if learnt.exists() else None),
