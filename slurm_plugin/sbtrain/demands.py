@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sbtrain.argv import Setting, last_value
+from sbtrain.submission import MEMORY_OPTIONS
 from sbtrain_perf.request import Partition, Plan, Request
 from sbtrain_perf.wording import count
 
 DEMANDING = ("gpus", "gpus-per-task", "mem-per-cpu", "mem-per-gpu")
-_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one given counts
 _GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _GPUS = re.compile(r"(?:[A-Za-z_][^:=]*[:=])?(\d{1,9})", re.ASCII)
 
@@ -109,7 +109,7 @@ def _memory_gib(request: Request, settings: Sequence[Setting]) -> tuple[str, flo
     where there is none, or nothing says how many of them."""
     from sbtrain_perf.limits import asked_gpus_per_node
 
-    said = next((one for one in reversed(settings) if one.name in _MEMORY), None)
+    said = next((one for one in reversed(settings) if one.name in MEMORY_OPTIONS), None)
     found = re.fullmatch(r"(\d{1,15})([KMGT]?)B?", ((said and said.value) or "").upper())
     if said is None or found is None or said.name == "mem":
         return "", 0.0

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbtrain.argv import CommandLine, Setting, given, last_value
+from sbtrain.argv import DONE_HERE, CommandLine, Setting, given, last_value
 from sbtrain.data import data_set
 from sbtrain.directives import Directives
 from sbtrain.flags import TrainOptions
@@ -46,6 +46,7 @@ _ENVIRONMENT = {
 }
 _SWITCHES = {"requeue", "no-requeue"}
 GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one given counts
 _LEAST_LEAD_S, _MOST_LEAD_S = 60, 600
 
 
@@ -97,10 +98,7 @@ def ask(
             script=str(script.folder / script.name),
             script_args=line.script_args,
             workload=workload_name(options.name or Path(script.name).stem),
-            sbatch_options=(
-                *_as_words((*directives.settings, *environment)),
-                *line.sbatch_words,
-            ),
+            sbatch_options=_as_words(_counting(settings)),
             partition=last_value(settings, "partition"),
             layout=options.layout,
             servers=options.servers,
@@ -371,6 +369,14 @@ def _time_limit_s(settings: Sequence[Setting]) -> float | None:
         return read_time_limit(value)
     except ValueError as error:
         raise RequestError(f"--time: {error}", hint=f"give {TIME_FORMS}") from error
+
+
+def _counting(settings: Sequence[Setting]) -> list[Setting]:
+    """Settings without what sbtrain does itself, and without those of memory that another
+    one overrules."""
+    named = [one.name for one in settings if one.name in MEMORY_OPTIONS]
+    overruled = {name for name in named if name != named[-1]} | DONE_HERE
+    return [one for one in settings if one.name not in overruled]
 
 
 def _as_words(settings: Sequence[Setting]) -> tuple[str, ...]:

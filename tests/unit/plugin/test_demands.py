@@ -141,12 +141,17 @@ def test_memory_leaves_out_the_partitions_that_lack_it(
 
 
 @pytest.mark.parametrize(
-    "words", ["--mem=900G", "--gres=gpu:8", "-G 400", "-p plain --mem=17G"]
+    "words", ["--mem 900G", "--gpus-per-n=8", "--gres=gpu:8", "-G 400", "-p plain --mem=17G"]
 )
 def test_what_nobody_has_is_refused(words: str, planned: Callable[[str], Said]) -> None:
     said = planned(words)
     assert (said.status, said.chosen) == (3, None)
     assert set(said.reasons) == {"plain", "big", "both:K80", "both:P100", "both:mixed"}
+
+
+def test_the_last_option_of_memory_counts(planned: Callable[[str], Said]) -> None:
+    assert planned("-p plain --mem=900G --mem-per-cpu=1G").status == 0
+    assert planned("-p plain --mem-per-cpu=1G --mem=900G").status == 3
 
 
 def test_the_partition_asked_for_is_named_where_it_lacks_something(

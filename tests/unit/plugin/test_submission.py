@@ -187,7 +187,7 @@ def test_only_a_run_that_can_resume_is_requeued(
 
 def test_options_of_every_source_reach_plan_and_planner() -> None:
     said = asked("-G", "2", lines="#SBATCH --mem=5", environ={"SBATCH_GRES": "gpu:1"})
-    assert said.request.sbatch_options == ("--mem=5", "--gres=gpu:1", "-G", "2")
+    assert said.request.sbatch_options == ("--mem=5", "--gres=gpu:1", "--gpus=2")
     assert said.sbatch_words == ("-G", "2")
 
 
