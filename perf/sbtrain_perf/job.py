@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Coefficients, learnt_model
 from sbtrain_perf.errors import PlanError
+from sbtrain_perf.hardware import AskedHardware
 from sbtrain_perf.request import Request
 
 ASSUMED_STEPS = 1000
@@ -18,7 +19,8 @@ class Job:
 
     steps: fixed for every plan; 0 where samples (all epochs together) are to be trained on.
     known: some run of this workload has been learnt from.
-    assumptions: in words, what stands in for what the request leaves open.
+    assumptions: in words, what stands in for what the request leaves open. hardware: what
+    the user's own sbatch options ask of nodes.
     """
 
     request: Request
@@ -30,6 +32,7 @@ class Job:
     checkpoint_bytes: float
     known: bool
     assumptions: tuple[str, ...]
+    hardware: AskedHardware
 
 
 def job_of(request: Request, coefficients: Coefficients) -> Job:
@@ -60,6 +63,7 @@ def job_of(request: Request, coefficients: Coefficients) -> Job:
         checkpoint_bytes=size or base.checkpoint.parameter_bytes.value * parameters,
         known=any(s.workload == request.workload for s in coefficients.learnt.steps),
         assumptions=tuple(assumptions),
+        hardware=AskedHardware.of(request.sbatch_options),
     )
 
 

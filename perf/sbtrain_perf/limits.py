@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -28,7 +27,8 @@ def node_bounds(partition: Partition, job: Job) -> NodeBounds:
     asked = job.request.nodes
     most = min(partition.nodes, partition.max_nodes_per_job)
     return NodeBounds(
-        low=max(asked.low, 1), high=most if asked.high is None else min(asked.high, most)
+        low=max(asked.low, job.hardware.fewest_nodes(partition.gpus_per_node)),
+        high=most if asked.high is None else min(asked.high, most),
     )
 
 
@@ -39,22 +39,9 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
         ","
     ):
         return f"not the partition that was asked for ({request.partition})"
-    if wants_gpus(request.sbatch_options) and partition.gpu is None:
-        return "GPUs were asked for, it has none"
-    asked = _gpu_types(request.sbatch_options)
-    if partition.gres and asked is not None:
-        own = re.search(_GPU_TYPE, partition.gres)
-        if asked != ({own[1].lower()} if own else set()):
-            return f"GPUs were asked for in other words than its {partition.gres}"
-    memory_gib = asked_memory_gib(request.sbatch_options)
-    if memory_gib > partition.memory_gib_per_node:
-        return (
-            f"{memory_gib:.3g} GiB a node were asked for, it has "
-            f"{partition.memory_gib_per_node:.3g}"
-        )
-    gpus = asked_gpus_per_node(request.sbatch_options)
-    if gpus > partition.gpus_per_node:
-        return f"{count(gpus, 'GPU')} a node were asked for, it has {partition.gpus_per_node}"
+    reason = _hardware_refusal(partition, job)
+    if reason is not None:
+        return reason
     bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
@@ -64,6 +51,32 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
             f"the data ({size / _GIB:.3g} GiB) does not fit its scratch "
             f"({partition.scratch_bytes / _GIB:.3g} GiB)"
         )
+    return None
+
+
+def _hardware_refusal(partition: Partition, job: Job) -> str | None:
+    """Why the nodes cannot give what the user's own sbatch options ask of them."""
+    asked, held = job.hardware, partition.gpus_per_node
+    if asked.gpu_types is not None and partition.gpu is None:
+        return "GPUs were asked for, it has none"
+    if partition.gres and asked.gpu_types is not None:
+        own = re.search(r"gpu:([A-Za-z_][\w.-]*)", partition.gres)
+        if asked.gpu_types != ({own[1].lower()} if own else set()):
+            said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
+            return f"{said} asked for, it is asked for by {partition.gres}"
+    if asked.memory_gib > partition.memory_gib_per_node:
+        by = "" if asked.memory_option == "--mem" else f" ({asked.memory_option})"
+        return (
+            f"{round(asked.memory_gib, 1):,.10g} GiB a node were asked for{by}, it has "
+            f"{partition.memory_gib_per_node:,.10g}"
+        )
+    if asked.gpus_per_node > held:
+        return f"{count(asked.gpus_per_node, 'GPU')} a node were asked for, it has {held}"
+    if asked.task_gpus > held:
+        return f"{asked.task_gpus} GPUs a node were asked for (--gpus-per-task), it has {held}"
+    most = held * node_bounds(partition, job).high
+    if asked.gpus > most:
+        return f"{count(asked.gpus, 'GPU')} were asked for (--gpus), it gives one job {most}"
     return None
 
 
@@ -111,61 +124,3 @@ def servers_refusal(
 
 def _weights_bytes(job: Job, base: Base) -> float:
     return base.unknown_model.memory_parameter_bytes.value * job.parameters
-
-
-_GPU_OPTION = re.compile(
-    r"--gres=(.*,)?(gres/)?gpu\b|--gpus(-per-(node|task|socket))?=|-G.+|--tres-per-.*gpu"
-)
-_GPU_FLAGS = {"-G", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}
-
-
-_GPU_TYPE = r"gpu:([A-Za-z_][\w.-]*)"
-
-
-def _gpu_types(sbatch_options: tuple[str, ...]) -> set[str] | None:
-    """Types that the user's own options name; empty where they name none, None where there
-    are no such options."""
-    if not wants_gpus(sbatch_options):
-        return None
-    return {t.lower() for t in re.findall(_GPU_TYPE, " ".join(sbatch_options))}
-
-
-_MEMORY_UNITS = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
-
-
-def asked_memory_gib(sbatch_options: tuple[str, ...]) -> float:
-    """What `--mem` asks of each node; 0 where it does not, or asks for all there is."""
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", _last(sbatch_options, "--mem"), re.IGNORECASE)
-    return int(found[1]) * _MEMORY_UNITS[found[2].upper()] if found else 0.0
-
-
-def asked_gpus_per_node(sbatch_options: tuple[str, ...]) -> int:
-    """What `--gpus-per-node` or `--gres=gpu` asks of each node; 0 where they do not."""
-    per_node = re.fullmatch(r"(?:[\w.-]+:)?(\d+)", _last(sbatch_options, "--gpus-per-node"))
-    said = [int(per_node[1])] if per_node else []
-    for one in _last(sbatch_options, "--gres").split(","):
-        gres = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d+))?", one)
-        if gres:
-            said.append(int(gres[1] or 1))
-    return max(said, default=0)
-
-
-def _last(sbatch_options: tuple[str, ...], name: str) -> str:
-    """The value of an option, as `--name=value` or in the word after it."""
-    value = ""
-    for option, after in itertools.pairwise((*sbatch_options, "")):
-        if option.startswith(f"{name}="):
-            value = option.partition("=")[2]
-        elif option == name:
-            value = after
-    return value
-
-
-def wants_gpus(sbatch_options: tuple[str, ...]) -> bool:
-    """Whether the user's own sbatch options ask for GPUs."""
-    for option, value in itertools.pairwise((*sbatch_options, "")):
-        if _GPU_OPTION.match(option) or option in _GPU_FLAGS:
-            return True
-        if option == "--gres" and re.match(r"(.*,)?(gres/)?gpu\b", value):
-            return True
-    return False

@@ -130,7 +130,8 @@ class NodeRange:
 class Request:
     """One submission: the script, what it trains on, and what the user fixed.
 
-    sbatch_options holds the user's own sbatch options, in order and untouched.
+    sbatch_options holds what the user told sbatch, by full names (`--name=value`), the one that
+    counts last; without what sbtrain does itself.
     workload names what is learnt about this job across runs.
     """
 

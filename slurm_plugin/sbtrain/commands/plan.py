@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sbtrain.argv import CommandLine, given, split_command_line
-from sbtrain.bound import decide_bound
 from sbtrain.commands.telling import tell, warn
-from sbtrain.demands import unmet
 from sbtrain.flags import FLAGS
-from sbtrain.planning import no_plan, read_call, surroundings
+from sbtrain.planning import decide, no_plan, read_call, surroundings
 from sbtrain.script import Script
 from sbtrain.script_notes import script_notes
+from sbtrain.unfollowed import unmet
 from sbtrain.unknown_options import unknown_options_named
 
 _WHO = "sbtrainctl"
@@ -64,7 +63,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     tell(script_notes(asked, line, own={**FLAGS, **_OWN}, who=_WHO), who=_WHO)
     if asked.options.dry_run:
         tell(["--train-dry-run is for sbtrain: no job script is printed here"], who=_WHO)
-    outcome = decide_bound(asked, around)
+    outcome = decide(asked, around)
     warn(outcome.warnings, who=_WHO, strict=strict)
     if outcome.decision.chosen:
         tell(unmet(outcome.decision.chosen, asked.settings), who=_WHO)

@@ -67,12 +67,11 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"sbtrain {version()}\n")
         return 0
 
-    from sbtrain.bound import decide_bound
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.telling import tell, warn
-    from sbtrain.demands import unmet
-    from sbtrain.planning import no_plan, read_call, surroundings
+    from sbtrain.planning import decide, no_plan, read_call, surroundings
     from sbtrain.script_notes import script_notes
+    from sbtrain.unfollowed import unmet
     from sbtrain.unknown_options import unknown_options_named
 
     around = surroundings(environ)
@@ -85,7 +84,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         tell(script_notes(asked, line), who="sbtrain")
     client = _client(environ)
     with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
-        outcome = decide_bound(asked, around, client)
+        outcome = decide(asked, around, client)
     warn(outcome.warnings, who="sbtrain", strict=strict)
     if talks and outcome.decision.chosen:
         tell(unmet(outcome.decision.chosen, asked.settings), who="sbtrain")

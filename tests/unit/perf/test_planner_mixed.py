@@ -70,7 +70,7 @@ def test_a_mix_is_taken_where_it_is_faster_and_said_to_be_one() -> None:
     ("options", "left"),
     [
         (("--gres=gpu:fast:1",), "p:fast"),
-        (("-G", "slow:4", "--gres", "gpu:slow:1"), "p:slow"),
+        (("-G", "slow:2", "--gres", "gpu:slow:1"), "p:slow"),
         (("--gres=gpu:1",), "p:mixed"),
     ],
 )

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.argv import Setting, split_words
+from sbtrain.argv import Setting
 from sbtrain.commands.ctl import run
-from sbtrain.demands import lacking
 from sbtrain.site import load_site
 from sbtrain.submission import environment_settings
+from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.job import job_of
+from sbtrain_perf.limits import partition_refusal
 from sbtrain_perf.request import NodeRange, Request
 
 SITE = """\
@@ -74,17 +76,18 @@ def site(tmp_path: Path) -> str:
         ("-G 9", "big", "9 GPUs were asked for (--gpus), it gives one job 8"),
         ("-G 5 -N 1", "big", "5 GPUs were asked for (--gpus), it gives one job 4"),
         ("-G 8", "big", None),
-        ("-G 9", "plain", None),  # the planner's own reason is that it has none
+        ("-G 9", "plain", "GPUs were asked for, it has none"),
+        ("--tres-per-task=gres/gpu:1", "plain", "GPUs were asked for, it has none"),
+        ("--tres-per-task=cpu:1", "plain", None),
     ],
 )
 def test_what_a_partition_cannot_give(
     words: str, partition: str, reason: str | None, site: str
 ) -> None:
     (one,) = (p for p in load_site(site, {}).partitions if p.name == partition)
-    split = split_words(words.split(), {})
     nodes = NodeRange(high=1 if "-N 1" in words else None)
-    request = Request(script="train.py", sbatch_options=split.words, nodes=nodes)
-    said = lacking(one, request, split.settings)
+    request = Request(script="train.py", sbatch_options=tuple(words.split()), nodes=nodes)
+    said = partition_refusal(one, job_of(request, load_coefficients()))
     if reason is None:
         assert said is None
     else:
@@ -168,7 +171,7 @@ def test_another_partition_is_taken_where_any_nodes_of_one_are_too_small(
     said = planned("--gpus-per-node=3")
     assert (said.status, said.chosen) == (0, "big")
     assert said.reasons["both:mixed"] == "3 GPUs a node were asked for, it has 2"
-    assert said.reasons["both:P100"].startswith("GPUs were asked for in other words")
+    assert said.reasons["both:P100"].startswith("GPUs without a type were asked for, it is")
     assert "planned as if a trainer had the 4 GPUs of its node" in said.notes
     many = planned("--gpus-per-task=3")
     assert (many.chosen, many.reasons["both:mixed"]) == (
