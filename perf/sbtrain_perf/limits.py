@@ -74,7 +74,7 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
         return f"{count(asked.gpus_per_node, 'GPU')} a node were asked for, it has {held}"
     if asked.task_gpus > held:
         return f"{asked.task_gpus} GPUs a node were asked for (--gpus-per-task), it has {held}"
-    most = held * node_bounds(partition, job).high
+    most = held * node_bounds(partition, job).high if asked.gpus else 0
     if asked.gpus > most:
         return f"{count(asked.gpus, 'GPU')} were asked for (--gpus), it gives one job {most}"
     return None

@@ -73,6 +73,8 @@ def best_of_groups(
         Rows and their values. A group none of whose rows will do is left out.
     """
     best = np.full(int(groups.max(initial=-1)) + 1, np.inf)
+    may_do_at_all = np.isfinite(value(lanes))
+    lanes, groups = lanes.take(may_do_at_all), groups[may_do_at_all]
     ranges, groups = _split(lanes, groups, _growing)
     while len(ranges):
         bounds = value(ranges)

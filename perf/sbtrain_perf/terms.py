@@ -153,10 +153,17 @@ class PartitionTerms:
         self.coefficients = coefficients
         self._partitions = {p.name: p for p in shape.partitions}
         self._bases: dict[object, Basis] = {}
+        self._found: dict[int, tuple[Partition, Basis]] = {}  # by id of the partition held
         laws = coefficients.learnt.lifetimes
         self._lifetimes = {one.partition: one for one in laws if one.cluster == shape.name}
 
     def basis(self, partition: Partition) -> Basis:
+        known = self._found.get(id(partition))
+        if known is None:
+            known = self._found[id(partition)] = (partition, self._basis_of(partition))
+        return known[1]
+
+    def _basis_of(self, partition: Partition) -> Basis:
         hardware = (
             partition.gpu,
             partition.gpus_per_node,
@@ -174,15 +181,16 @@ class PartitionTerms:
 
     def step(self, partition: Partition, layout: Layout) -> StepParts:
         basis = self.basis(partition)
+        compute_s = basis.compute_s
+        if layout == "ps":
+            alone_s = self._mixed_s(partition) if partition.mix else compute_s
+            compute_s = alone_s + self._slow_s(partition)
         shipped = StepParts(
-            compute_s=basis.compute_s,
+            compute_s=compute_s,
             transfer_s=basis.transfer_s,
             hop_s=basis.hop_s,
             server_s=basis.server_s,
         )
-        if layout == "ps":
-            alone_s = self._mixed_s(partition) if partition.mix else basis.compute_s
-            shipped = dataclasses.replace(shipped, compute_s=alone_s + self._slow_s(partition))
         nearest = self.learnt_step(partition, layout)
         if nearest is None:
             return shipped
