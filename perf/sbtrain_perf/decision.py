@@ -44,7 +44,7 @@ class Decision:
     """chosen is None where no row will do; refusal then says so in one sentence.
 
     considered: all candidates, listed in rows or counted in rest. notes: what the user
-    should know beside the choice.
+    should know beside the choice. risks: how the chosen row may lose work.
     """
 
     chosen: Plan | None
@@ -53,6 +53,7 @@ class Decision:
     considered: int
     rest: tuple[Rest, ...] = ()
     notes: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
     refusal: str = ""
 
 

@@ -58,14 +58,14 @@ def plan_table(decision: Decision, shape: ClusterShape) -> str:
         lines += _wrap(f"Predicted: {_terms(decision.chosen, shape)}.")
         lines += [line for text in _staging(decision.chosen, shape) for line in _wrap(text)]
         lines += _wrap(f"{_front(decision, priced=priced, currency=currency)}.")
-    for note in decision.notes:
+    for note in (*decision.notes, *decision.risks):
         lines += _wrap(f"Note: {note}.")
     return "\n".join(lines) + "\n"
 
 
 def plan_json(decision: Decision, shape: ClusterShape) -> str:
     """The whole decision as JSON: cluster, site, objective, chosen (a plan or null), rows,
-    considered, rest, notes, refusal."""
+    considered, rest, notes, risks, refusal."""
     data = {"cluster": shape.name, "site": shape.source, "currency": shape.currency}
     return json.dumps({**data, **encode(decision)}, indent=2) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 _GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
@@ -23,13 +23,14 @@ class AskedHardware:
     """0 where nothing is asked, or in a form that sbtrain does not read.
 
     gpu_types: that the options name, in small letters; None where none of them is of GPUs.
-    memory_gib: of a node, asked by memory_option. task_gpus: of all tasks of a node.
+    memory_gib: of a node, asked by memory_option. task_gpus, cpus: of all tasks of a node.
     """
 
     gpu_types: frozenset[str] | None = None
     gpus_per_node: int = 0
     task_gpus: int = 0
     gpus: int = 0
+    cpus: int = 0
     memory_gib: float = 0.0
     memory_option: str = ""
 
@@ -48,24 +49,19 @@ class AskedHardware:
             gpus_per_node=max(per_node),
             task_gpus=_gpus(said.get("--gpus-per-task")) * tasks,
             gpus=_gpus(said.get("--gpus")),
+            cpus=tasks * _number(said.get("--cpus-per-task")),
         )
         option = next((name for name in reversed(said) if name in _MEMORY), "")
         times = {
             "--mem": 1,
-            "--mem-per-cpu": tasks * max(_number(said.get("--cpus-per-task")), 1),
+            "--mem-per-cpu": max(asked.cpus, tasks),
             "--mem-per-gpu": max(asked.gpus_per_node, asked.task_gpus),
         }
         size = _SIZE.fullmatch(said.get(option, "").upper())
         if size is None:
             return asked
-        return cls(
-            gpu_types=asked.gpu_types,
-            gpus_per_node=asked.gpus_per_node,
-            task_gpus=asked.task_gpus,
-            gpus=asked.gpus,
-            memory_gib=times[option] * int(size[1]) * _GIB[size[2]],
-            memory_option=option,
-        )
+        gib = times[option] * int(size[1]) * _GIB[size[2]]
+        return replace(asked, memory_gib=gib, memory_option=option)
 
     def fewest_nodes(self, gpus_per_node: int) -> int:
         """Of so many GPUs each, that hold all GPUs asked for; 1 where none are."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.job import Job
 from sbtrain_perf.request import Layout, Partition, slurm_partition
-from sbtrain_perf.wording import count
+from sbtrain_perf.wording import count, duration
 
 _GIB = 2**30
+MOST_THREADS = 8  # of a core, each of which may be a CPU to Slurm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,9 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
     reason = _hardware_refusal(partition, job)
     if reason is not None:
         return reason
+    asked_s, most_s = request.time_limit_s, partition.max_time_s
+    if asked_s is not None and most_s is not None and asked_s > most_s:
+        return f"{duration(asked_s)} were asked for, it ends jobs after {duration(most_s)}"
     bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
@@ -69,6 +73,11 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
         return (
             f"{round(asked.memory_gib, 1):,.10g} GiB a node were asked for{by}, it has "
             f"{partition.memory_gib_per_node:,.10g}"
+        )
+    most_cpus = MOST_THREADS * partition.cores_per_node
+    if asked.cpus > most_cpus:
+        return (
+            f"{asked.cpus} CPUs a node were asked for, it has {partition.cores_per_node} cores"
         )
     if asked.gpus_per_node > held:
         return f"{count(asked.gpus_per_node, 'GPU')} a node were asked for, it has {held}"

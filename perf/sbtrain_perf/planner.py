@@ -25,7 +25,14 @@ from sbtrain_perf.errors import PlanError
 from sbtrain_perf.limit_risk import SAFE
 from sbtrain_perf.limits import node_bounds
 from sbtrain_perf.predict import Candidates, Forecast
-from sbtrain_perf.reasons import choice_reason, notes, refusal, why_never
+from sbtrain_perf.reasons import (
+    choice_reason,
+    chosen_notes,
+    notes,
+    refusal,
+    risks,
+    why_never,
+)
 from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request, Role
 from sbtrain_perf.room import layout_of, refused_row
 from sbtrain_perf.search import count_rows, expand
@@ -63,9 +70,13 @@ def plan_request(
     rows = _rows(weighing, choice, candidates, forecast)
     rows.sort(key=lambda row: not row.chosen)
     plan = None
+    said: tuple[str, ...] = ()
+    may_lose: tuple[str, ...] = ()
     if choice is not None:
         reason = choice_reason(rows, weighing, shape.currency)
         plan = _plan(weighing, choice, shape, coefficients, reason, run_id, run_dir)
+        said = chosen_notes(weighing, plan, shape, odds=choice.odds)
+        may_lose = risks(weighing, plan, kept=choice.kept)
     unlisted = total - len(rows)
     return Decision(
         chosen=plan,
@@ -73,13 +84,8 @@ def plan_request(
         objective=request.objective,
         considered=total + len(weighing.refused),
         rest=(Rest(rows=unlisted, reason=_rest_reason(choice)),) if unlisted else (),
-        notes=notes(
-            weighing,
-            plan,
-            shape,
-            odds=choice.odds if choice else None,
-            kept=choice.kept if choice else 1.0,
-        ),
+        notes=notes(weighing, shape) + said,
+        risks=may_lose,
         refusal="" if plan else refusal(rows, weighing, shape),
     )
 

@@ -170,16 +170,8 @@ def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str
     return f"no partition of {shape.name} fits: {said}"
 
 
-def notes(
-    weighing: Weighing,
-    plan: Plan | None,
-    shape: ClusterShape,
-    *,
-    odds: float | None = None,
-    kept: float = 1.0,
-) -> tuple[str, ...]:
-    """What stands beside the choice: assumptions, and risks of the chosen row.
-    odds: of the chosen row to keep the deadline. kept: to end before the time limit."""
+def notes(weighing: Weighing, shape: ClusterShape) -> tuple[str, ...]:
+    """What the choice rests on: assumptions, and what the request means."""
     job, request = weighing.job, weighing.request
     said = []
     if not job.known:
@@ -198,22 +190,21 @@ def notes(
         )
     if request.objective.kind in ("cost", "deadline") and not weighing.priced:
         said.append(f"the site {shape.name} states no price: node-hours stand in for cost")
-    if plan is None:
-        return tuple(said)
+    return tuple(said)
+
+
+def chosen_notes(
+    weighing: Weighing, plan: Plan, shape: ClusterShape, *, odds: float | None
+) -> tuple[str, ...]:
+    """What is to be known of the chosen row. odds: to keep the deadline."""
+    said, request = [], weighing.request
     if odds is not None and odds < request.objective.sure:
         said.append(
             f"no plan keeps the deadline of {duration(weighing.deadline_s)} with "
             f"{share_in_words(request.objective.sure)}: the likeliest does with "
             f"{odds_in_words(odds)}"
         )
-    at = next(i for i, p in enumerate(weighing.fit) if p.name == plan.partition)
-    partition = weighing.fit[at]
-    if kept < SAFE:
-        limit = duration(float(weighing.terms.limit_s[at]))
-        said.append(
-            f"the run ends before the time limit of {limit} with {odds_in_words(kept)}, and "
-            "nothing says that the script resumes: ask for more time (--time), or let it resume"
-        )
+    partition = next(p for p in weighing.fit if p.name == plan.partition)
     if weighing.priced and partition.price_per_node_hour == 0.0:
         said.append(f"the site file gives {plan.partition} no price: it counts as free")
     if partition.mix:
@@ -223,10 +214,23 @@ def notes(
     coefficients = weighing.finder.coefficients
     if learnt_lifetime(coefficients, shape.name, plan.partition) is not None:
         said.append(preemption_in_words(plan, coefficients))
+    return tuple(said)
+
+
+def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
+    """How the chosen row may lose work. kept: probability to end before the time limit."""
+    at = next(i for i, p in enumerate(weighing.fit) if p.name == plan.partition)
+    partition, said = weighing.fit[at], []
+    if kept < SAFE:
+        limit = duration(float(weighing.terms.limit_s[at]))
+        said.append(
+            f"the run ends before the time limit of {limit} with {odds_in_words(kept)}, and "
+            "nothing says that the script resumes: ask for more time (--time), or let it resume"
+        )
     if partition.preemptible and not plan.resumable:
         said.append(
             f"{plan.partition} may preempt, and nothing says that the script resumes: a "
-            "preempted run starts anew"
+            "preempted run is lost, it is not requeued"
         )
     elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
         said.append(
@@ -245,7 +249,7 @@ def preemption_in_words(plan: Plan, coefficients: Coefficients) -> str:
         return ""
     every = f"interval {duration(plan.checkpoint_interval_s)}"
     if not plan.resumable:
-        every = "a preempted run starts anew"
+        every = "a preempted run is lost"
     if learnt is None:
         return (
             f"preempted after {duration(stated_s)} on average, as stated or assumed (no run "

@@ -100,7 +100,8 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     )
     decision = planner.plan(asked.request, shape)
     warnings = []
-    if decision.chosen is None and asked.request.time_limit_s is not None:
+    weighed = any(row.nodes for row in decision.rows)
+    if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
         # A prediction may be far off, above all for what never ran: the user's word counts.
         unbound = dataclasses.replace(asked, request=_without_limit(asked.request))
         without = planner.plan(unbound.request, shape)

@@ -38,6 +38,13 @@ def script_notes(
             f"planned without parameter servers: {script.shown} neither imports sbtrain_jobs "
             "nor reads TF_CONFIG; --train-layout=auto weighs them too"
         )
+    if asked.options.layout == "ps" and not serves_any_layout(script):
+        yield (
+            f"{script.shown} neither imports sbtrain_jobs nor reads TF_CONFIG: its parameter "
+            "servers will run it as the workers do"
+        )
+    if asked.options.data and not asked.request.data.total_bytes:
+        yield f"--train-data holds nothing yet: {', '.join(asked.request.data.paths)}"
     launcher = None if script.is_python else _LAUNCHERS.search(script.text)
     if launcher:
         number = script.text.count("\n", 0, launcher.start(1)) + 1

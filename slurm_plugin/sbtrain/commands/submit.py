@@ -88,6 +88,8 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     warn(outcome.warnings, who="sbtrain", strict=strict)
     if talks and outcome.decision.chosen:
         tell(unmet(outcome.decision.chosen, asked.settings), who="sbtrain")
+        if not asked.options.explain:
+            tell(outcome.decision.risks, who="sbtrain")
     if asked.options.explain:
         from sbtrain_perf.explain import plan_table
 

@@ -52,7 +52,7 @@ def test_a_run_that_may_be_cut_says_so_and_goes_where_it_is_not() -> None:
     takes_s = predicted_s()
     tight = partition("tight", max_time_s=1.05 * takes_s, price_per_node_hour=0.99)
     alone = decide(request(**ONCE), cluster(tight))
-    (note,) = [n for n in alone.notes if "ends before the time limit" in n]
+    (note,) = [r for r in alone.risks if "ends before the time limit" in r]
     assert "let it resume" in note
     both = decide(request(**ONCE), cluster(tight, partition("long")))
     assert chosen_row(both).partition == "long"
@@ -60,7 +60,7 @@ def test_a_run_that_may_be_cut_says_so_and_goes_where_it_is_not() -> None:
     assert "ends before its time limit with 5" in (cut.rejected or "")
     resumes = dict(ONCE, resumable=True)
     free = decide(request(**resumes), cluster(tight, partition("long")))
-    assert not any("before the time limit" in n for n in free.notes)
+    assert not any("before the time limit" in r for r in free.risks)
 
 
 def test_more_restarts_than_the_site_allows_are_refused() -> None:
@@ -90,3 +90,26 @@ def test_servers_cannot_move_more_than_their_links(gbit: float) -> None:
             assert row.prediction.step_s >= moved_s * (1 - 1e-9)
             pulled_s = 8e6 * (1 / link - 8e-10)
             assert row.prediction.step_s * row.workers >= pulled_s * (1 - 1e-9)
+
+
+def test_a_preempted_run_that_cannot_resume_is_said_to_be_lost() -> None:
+    spot = partition("spot", preemptible=True, mean_time_to_preemption_s=1e6)
+    (risk,) = decide(request(resumable=False), cluster(spot)).risks
+    assert "a preempted run is lost, it is not requeued" in risk
+    assert decide(request(), cluster(partition())).risks == ()
+
+
+def test_more_time_than_any_partition_gives_is_refused() -> None:
+    week = partition("week", max_time_s=7 * 86_400.0)
+    asked = request(time_limit_s=30 * 86_400.0)
+    refused = decide(asked, cluster(week))
+    assert refused.chosen is None
+    assert "30 d were asked for, it ends jobs after 7 d" in refused.refusal
+    assert chosen_row(decide(asked, cluster(week, partition("long")))).partition == "long"
+
+
+def test_more_cpus_than_threads_is_refused() -> None:
+    refused = decide(request(sbatch_options=("--cpus-per-task=999",)), cluster())
+    assert "999 CPUs a node were asked for, it has 16 cores" in refused.refusal
+    fits = request(sbatch_options=("--cpus-per-task=32",))
+    assert decide(fits, cluster()).chosen is not None

@@ -458,7 +458,7 @@ def test_preemption_costs_more_where_notice_is_too_short() -> None:
         spot = partition(preemptible=True, mean_time_to_preemption_s=3600.0, grace_s=grace_s)
         decision = decide(request(nodes=NodeRange(low=2, high=2)), cluster(spot))
         assert decision.chosen is not None
-        noted = any("does not fit the" in note for note in decision.notes)
+        noted = any("does not fit the" in risk for risk in decision.risks)
         assert noted is (grace_s == 0.0)
         return decision.chosen.prediction.lost_s
 

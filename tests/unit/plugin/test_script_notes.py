@@ -47,6 +47,22 @@ def test_servers_are_weighed_for_scripts_that_can_play_one(
     assert ("planned without parameter servers" in " ".join(notes)) is (layout == "allreduce")
 
 
+def test_servers_asked_for_of_a_script_that_cannot_play_one_are_noted(tmp_path: Path) -> None:
+    _, notes = called(PLAIN, "--train-layout=ps", place=tmp_path)
+    assert "its parameter servers will run it as the workers do" in " ".join(notes)
+    _, notes = called(JOINS, "--train-layout=ps", place=tmp_path)
+    assert notes == []
+
+
+def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "some").write_bytes(b"1")
+    _, notes = called(JOINS, "--train-data=none", place=tmp_path)
+    assert "--train-data holds nothing yet" in " ".join(notes)
+    _, notes = called(JOINS, "--train-data=some", place=tmp_path)
+    assert notes == []
+
+
 @pytest.mark.parametrize(
     ("body", "place"),
     [

@@ -97,6 +97,18 @@ def test_a_dry_run_prints_the_job_script(place: Path, environ: dict[str, str]) -
     assert not (place / ".sbtrain").exists()
 
 
+def test_how_a_run_may_be_lost_is_said_at_submission(
+    place: Path, environ: dict[str, str]
+) -> None:
+    """The bundled private site's partition `spot` preempts."""
+    words = ("--train-site=private", "-p", "spot", "--train-steps=100", "--train-dry-run")
+    once = sbtrain(*words, "--train-no-resume", "train.py", cwd=place, environ=environ)
+    assert once.returncode == 0, once.stderr
+    assert "note: spot may preempt, and nothing says that the script resumes" in once.stderr
+    again = sbtrain(*words, "--train-resume", "train.py", cwd=place, environ=environ)
+    assert "may preempt" not in again.stderr
+
+
 def test_without_slurm_nothing_is_left_behind(place: Path, environ: dict[str, str]) -> None:
     said = sbtrain("--train-steps=100", "train.py", cwd=place, environ=environ)
     assert said.returncode == 12
