@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.job import Job
 from sbtrain_perf.request import Layout, Partition, slurm_partition
-from sbtrain_perf.wording import count, duration
+from sbtrain_perf.wording import count, duration, size
 
 _GIB = 2**30
 MOST_THREADS = 8  # of a core, each of which may be a CPU to Slurm
@@ -49,11 +49,11 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
     bounds = node_bounds(partition, job)
     if bounds.low > bounds.high:
         return f"{count(bounds.low, 'node')} at least, it gives one job {bounds.high}"
-    size = request.data.total_bytes
-    if partition.scratch_path and 0 < partition.scratch_bytes < size:
+    total_bytes = request.data.total_bytes
+    if partition.scratch_path and 0 < partition.scratch_bytes < total_bytes:
         return (
-            f"the data ({size / _GIB:.3g} GiB) does not fit its scratch "
-            f"({partition.scratch_bytes / _GIB:.3g} GiB)"
+            f"the data ({size(total_bytes)}) does not fit its scratch "
+            f"({size(partition.scratch_bytes)})"
         )
     return None
 
@@ -102,13 +102,14 @@ def worker_refusal(partition: Partition, job: Job, base: Base, *, layout: Layout
         job.request.batch_per_worker
     )
     if partition.gpu is not None:
-        needed = (weights + activations / partition.gpus_per_node) / _GIB
-        if needed > partition.gpu.memory_gib:
-            return f"{needed:.3g} GiB a GPU, it has {partition.gpu.memory_gib:.3g}"
+        needed = weights + activations / partition.gpus_per_node
+        if needed > partition.gpu.memory_gib * _GIB:
+            return f"{size(needed)} a GPU, it has {size(partition.gpu.memory_gib * _GIB)}"
     else:
-        needed = (weights + activations) / _GIB
-        if needed > partition.memory_gib_per_node:
-            return f"{needed:.3g} GiB a worker, a node has {partition.memory_gib_per_node:.3g}"
+        needed = weights + activations
+        held = partition.memory_gib_per_node * _GIB
+        if needed > held:
+            return f"{size(needed)} a worker, a node has {size(held)}"
     return None
 
 
@@ -126,8 +127,8 @@ def servers_refusal(
     if servers + 1 > most_nodes:
         return f"{count(servers, 'server')} and a worker need {servers + 1} nodes"
     if servers < fewest_servers(partition, job, base):
-        needed = _weights_bytes(job, base) / servers / _GIB
-        return f"{needed:.3g} GiB a server, a node has {partition.memory_gib_per_node:.3g}"
+        needed = size(_weights_bytes(job, base) / servers)
+        return f"{needed} a server, a node has {size(partition.memory_gib_per_node * _GIB)}"
     return None
 
 

@@ -33,6 +33,15 @@ def amount(value: float) -> str:
     return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1g}"
 
 
+def size(number: float) -> str:
+    """Of bytes, three digits: `0 B`, `4 B`, `467 KiB`, `1.46 GiB`, `879 TiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:,.3g} PiB" if number < 999.5 else f"{number:,.0f} PiB"
+
+
 def ratio(value: float) -> str:
     return (
         f"{value:.2f}" if value < 1.95 else f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"

@@ -12,11 +12,10 @@ from sbtrain.errors import SiteError
 from sbtrain.site import bundled_sites, burst_path, check_site, load_site, site_path
 from sbtrain_perf.codec import encode
 from sbtrain_perf.request import ClusterShape, Partition
-from sbtrain_perf.wording import duration
+from sbtrain_perf.wording import duration, size
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
-_GIB = 2**30
 _FORMAT = "{:14} {:>7} {:>9} {:>6} {:>8} {:16} {:>9} {:>11} {:12} {}"
 _HEAD = ("partition", "nodes", "per job", "cores", "memory", "GPUs", "price/h", "longest")
 
@@ -133,8 +132,8 @@ def _row(one: Partition) -> str:
     gpus = f"{one.gpus_per_node} x {one.gpu.name}" if one.gpu else "-"
     scratch = "-"
     if one.scratch_path:
-        size = f" ({one.scratch_bytes / _GIB:.3g} GiB)" if one.scratch_bytes else ""
-        scratch = f"{one.scratch_path}{size}"
+        held = f" ({size(one.scratch_bytes)})" if one.scratch_bytes else ""
+        scratch = f"{one.scratch_path}{held}"
     preempted = "never"
     if one.preemptible:
         mean_s = one.mean_time_to_preemption_s

@@ -23,7 +23,7 @@ from sbtrain_perf.request import (
     Plan,
     Request,
 )
-from sbtrain_perf.wording import amount, brief_duration, duration, ratio
+from sbtrain_perf.wording import amount, brief_duration, duration, ratio, size
 
 
 def partition(name: str, **changes: object) -> Partition:
@@ -205,3 +205,19 @@ def test_durations_in_words(seconds: float, words: str, brief: str) -> None:
 def test_columns_are_never_overrun(value: float) -> None:
     assert len(brief_duration(value)) <= 5
     assert len(amount(value)) <= 9
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0.0, "0 B"),
+        (4.0, "4 B"),
+        (478_504.0, "467 KiB"),
+        (1_023_000.0, "999 KiB"),
+        (1.5e9, "1.4 GiB"),
+        (9e15, "7.99 PiB"),
+        (1e20, "88,818 PiB"),
+    ],
+)
+def test_sizes_in_words(number: float, words: str) -> None:
+    assert size(number) == words
