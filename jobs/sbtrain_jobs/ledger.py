@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_perf.codec import ShapeError, decode
+from sbtrain_perf.codec import decode
 
 LEDGER_NAME = "ledger.jsonl"
 
@@ -112,7 +112,7 @@ def read_ledger(path: str | Path) -> tuple[LedgerEntry, ...]:
     for line in text.splitlines():
         try:
             entries.append(decode(LedgerEntry, json.loads(line)))
-        except (ShapeError, json.JSONDecodeError):
+        except (ValueError, RecursionError):
             continue  # torn by a crash, or written by a later sbtrain
     return tuple(entries)
 
@@ -157,6 +157,15 @@ def next_attempt(records: Sequence[AttemptRecord], restart_count: int) -> int:
 def cause_of_lost(record: AttemptRecord) -> str:
     """Why an attempt that left no end is over: its last notice, or else a node that failed."""
     return record.notices[-1] if record.notices else "node-fail"
+
+
+def seconds_between(begin: str, end: str) -> float | None:
+    """Seconds from one ISO 8601 time to another; None where one of them is no time."""
+    try:
+        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
+    except (ValueError, TypeError):  # of two times, one has no zone
+        return None
+    return passed.total_seconds()
 
 
 def utc_now() -> str:

@@ -53,21 +53,19 @@ def plan_to_json(plan: Plan) -> str:
     return json.dumps(encode(plan), indent=2) + "\n"
 
 
-def plan_from_json(text: str) -> Plan:
-    """Raises PlanError when the text is not a plan of this version."""
+def plan_from_json(text: str, *, source: str = "the text") -> Plan:
+    """Raises PlanError, which names source, when the text is not a plan of this version."""
     try:
         data = json.loads(text)
         if isinstance(data, dict) and data.get("version") != PLAN_VERSION:
             raise PlanError(
-                f"this plan has version {data.get('version')!r}, this sbtrain reads "
-                f"version {PLAN_VERSION}",
+                f"{source} is a plan of version {data.get('version')!r}, this sbtrain "
+                f"reads version {PLAN_VERSION}",
                 hint="submit again with the sbtrain that runs inside the job",
             )
         return decode(Plan, data)
-    except ValueError as error:
-        raise PlanError(
-            f"not a plan: {error}", hint="submit again to write a new one"
-        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _not_a_plan(source, error) from error
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -79,7 +77,15 @@ def read_plan(path: str | Path) -> Plan:
             f"cannot read the plan {path}: {error.strerror}",
             hint="the run folder must be on a filesystem that all nodes share",
         ) from error
-    return plan_from_json(text)
+    except ValueError as error:
+        raise _not_a_plan(str(path), "not UTF-8 text") from error
+    return plan_from_json(text, source=str(path))
+
+
+def _not_a_plan(source: str, reason: object) -> PlanError:
+    return PlanError(
+        f"{source} is not a plan: {reason}", hint="submit again to write a new one"
+    )
 
 
 Decoder = Callable[[Any], object]
@@ -184,9 +190,13 @@ def _of_scalar(kind: Any) -> Decoder:
         if type(data) is kind and kind is not float:
             return data
         if kind is float and type(data) in (int, float):
-            if not math.isfinite(data):
-                raise ShapeError("", f"{data} is not a finite number")
-            return float(data)
+            try:
+                number = float(data)
+            except OverflowError:  # a whole number that no float holds
+                number = math.inf
+            if not math.isfinite(number):
+                raise ShapeError("", f"{number} is not a finite number")
+            return number
         raise ShapeError("", f"expected {_KINDS.get(kind, kind)}, found {_name(data)}")
 
     return decode

@@ -1,7 +1,7 @@
 """The user's list of runs, `runs.jsonl`: which run is which job, and where its folder is.
 
 One JSON object a line, only ever appended to, flushed to disk before the call returns. Two
-submissions at once do not tear each other's line; a line that a crash tore is skipped.
+submissions at once do not tear each other's line; a line that a crash tore is left out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sbtrain.errors import HomeError
 from sbtrain.home import RUNS_NAME, home, made_home
+from sbtrain_perf.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,15 @@ class Run:
     workload: str
     submitted: str
     cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunList:
+    """runs: the oldest first. left_out: how many lines of the list at path are no runs."""
+
+    path: Path
+    runs: tuple[Run, ...] = ()
+    left_out: int = 0
 
 
 def append_run(run: Run, environ: Mapping[str, str]) -> None:
@@ -51,8 +62,8 @@ def append_run(run: Run, environ: Mapping[str, str]) -> None:
         ) from error
 
 
-def read_runs(environ: Mapping[str, str]) -> tuple[Run, ...]:
-    """Every run, the oldest first; none where nothing was submitted yet.
+def read_runs(environ: Mapping[str, str]) -> RunList:
+    """Every run; none where nothing was submitted yet.
 
     Raises:
         HomeError: the list is there and cannot be read.
@@ -61,25 +72,43 @@ def read_runs(environ: Mapping[str, str]) -> tuple[Run, ...]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        return ()
+        return RunList(path=path)
     except OSError as error:
         raise HomeError(
             f"cannot read {path}: {error.strerror}", hint="it should belong to you, mode 600"
         ) from error
     from sbtrain_perf.codec import decode
 
-    runs = []
-    for line in text.splitlines():
+    runs, left_out = [], 0
+    for line in filter(str.strip, text.split("\n")):
         try:
             runs.append(decode(Run, json.loads(line)))
-        except ValueError:
-            continue  # torn by a crash, or written by a later sbtrain
-    return tuple(runs)
+        except (ValueError, RecursionError):
+            left_out += 1  # torn by a crash, or written by a later sbtrain
+    return RunList(path=path, runs=tuple(runs), left_out=left_out)
 
 
-def find_run(name: str, runs: tuple[Run, ...]) -> Run | None:
-    """The newest run with this run id or job id (an array's task counts as its job)."""
+def find_run(name: str, runs: Sequence[Run]) -> tuple[Run, str]:
+    """The newest run of this name, and the array task that is meant: empty for the run.
+
+    A run goes by its run id or its job's, a task by the run's with -N or the job's with _N.
+
+    Raises:
+        RequestError: there is none, or the name is empty.
+    """
+    if not name.strip():
+        raise RequestError(
+            "the name of the run or job is empty",
+            hint="sbtrainctl status, with no word after it, lists all runs",
+        )
     for run in reversed(runs):
-        if name in (run.run_id, run.job_id) or name.partition("_")[0] == run.job_id:
-            return run
-    return None
+        if name in (run.run_id, run.job_id):
+            return run, ""
+    for run in reversed(runs):
+        for prefix in (f"{run.run_id}-", f"{run.job_id}_"):
+            if name.startswith(prefix) and name != prefix:
+                return run, name.removeprefix(prefix)
+    raise RequestError(
+        f"there is no run or job {name!r} among the {len(runs)} submitted runs",
+        hint="sbtrainctl status lists them",
+    )

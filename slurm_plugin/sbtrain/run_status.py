@@ -7,15 +7,17 @@ together: one question to slurmctld, and one to the accounting for those it has 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.errors import SlurmError
-from sbtrain.ledger import Run
+from sbtrain.ledger import Run, find_run
 from sbtrain.run_folder import PLAN_NAME
+from sbtrain.slurm.client import task_numbers
 from sbtrain_jobs.checkpoint import CheckpointStore
 from sbtrain_jobs.ledger import (
     END_CAUSES_FINAL,
@@ -23,15 +25,21 @@ from sbtrain_jobs.ledger import (
     AttemptRecord,
     attempts,
     read_ledger,
+    seconds_between,
 )
-from sbtrain_perf.codec import read_plan
-from sbtrain_perf.errors import SbtrainError
+from sbtrain_jobs.place import plan_of_task
+from sbtrain_jobs.seat import checkpoint_folder_of
+from sbtrain_perf.codec import decode, read_plan
+from sbtrain_perf.errors import RequestError, SbtrainError
 from sbtrain_perf.request import Layout, Plan
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import HistoryRow, JobInfo, SlurmClient
 
 UNKNOWN, LOST = "unknown", "lost"
+_TASK = "task-"  # of an array: what its folder's name begins with
+_ARRAY = "--array="
+_RESULT = "final/result.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +47,8 @@ class RunStatus:
     """One run, or one task of an array.
 
     state: Slurm's word for the job while it is known, else how the run's own ledger ended;
-    `unknown` where Slurm does not answer, `lost` where neither knows. problem: what is
-    missing of the run's folder. took_s: from submission to the end of the last attempt,
+    `unknown` where Slurm does not answer, `lost` where neither knows. problem: what of the
+    run's folder is missing or damaged. took_s: from submission to the end of the last attempt,
     None until then. saved_step: of the newest published checkpoint.
     """
 
@@ -90,26 +98,66 @@ def overview(runs: Sequence[Run], client: SlurmClient) -> Overview:
     return Overview(runs=tuple(known.get(status.run_id, status) for status in found))
 
 
+def named_run(name: str, runs: Sequence[Run]) -> Run:
+    """The run of this run id or job id; of a task's, the task alone, started or not.
+
+    Raises:
+        RequestError: there is no such run, or the run has no such task.
+        PlanError: whether it has cannot be told without the run's plan.
+    """
+    run, task = find_run(name, runs)
+    if not task:
+        return run
+    one = _task_of(run, task)
+    if task.isdecimal() and (Path(one.run_dir) / PLAN_NAME).is_file():
+        return one
+    plan = read_plan(Path(run.run_dir) / PLAN_NAME)
+    said = [word for word in plan.sbatch_options if word.startswith(_ARRAY)]
+    numbers = task_numbers(said[-1].removeprefix(_ARRAY)) if said else set()
+    if task not in map(str, numbers):
+        raise RequestError(
+            f"job {run.job_id} has no array task {task!r}",
+            hint=f"sbtrainctl status {run.job_id} shows what it has",
+        )
+    return one
+
+
+def plan_of(run: Run) -> Plan:
+    """The run's plan; of an array's task that has not started, as it will be.
+
+    Raises:
+        PlanError: it is missing or not a plan.
+    """
+    folder = Path(run.run_dir)
+    task = folder.name.removeprefix(_TASK)
+    if task.isdecimal() and not os.path.lexists(folder / PLAN_NAME):
+        return plan_of_task(read_plan(folder.parent / PLAN_NAME), {"SLURM_ARRAY_TASK_ID": task})
+    return read_plan(folder / PLAN_NAME)
+
+
 def _from_folder(run: Run) -> tuple[RunStatus, ...]:
     """What the run's folder alone tells: the run, or the tasks of an array that started."""
     folder = Path(run.run_dir)
     tasks = sorted(
-        (path for path in folder.glob("task-*") if (path / PLAN_NAME).is_file()),
+        (path for path in folder.glob(f"{_TASK}*") if (path / PLAN_NAME).is_file()),
         key=lambda path: (len(path.name), path.name),
     )
     if not tasks:
         return (_read(run, folder),)
     rows = []
     for path in tasks:
-        task = path.name.removeprefix("task-")
-        one = replace(
-            run,
-            run_id=f"{run.run_id}-{task}",
-            job_id=f"{run.job_id}_{task}",
-            run_dir=str(path),
-        )
-        rows.append(_read(one, path))
+        rows.append(_read(_task_of(run, path.name.removeprefix(_TASK)), path))
     return tuple(rows)
+
+
+def _task_of(run: Run, task: str) -> Run:
+    """An array's task as a run of its own."""
+    return replace(
+        run,
+        run_id=f"{run.run_id}-{task}",
+        job_id=f"{run.job_id}_{task}",
+        run_dir=str(Path(run.run_dir) / f"{_TASK}{task}"),
+    )
 
 
 def _read(run: Run, folder: Path) -> RunStatus:
@@ -122,12 +170,13 @@ def _read(run: Run, folder: Path) -> RunStatus:
         state=UNKNOWN,
     )
     try:
-        plan = read_plan(folder / PLAN_NAME)
+        plan = plan_of(run)
         records = attempts(read_ledger(folder / LEDGER_NAME))
     except SbtrainError as error:
         return replace(status, problem=error.message)
     last = records[-1] if records else None
     final = last is not None and last.cause in END_CAUSES_FINAL
+    metrics, problem = _metrics(folder / _RESULT)
     return replace(
         status,
         state=last.cause if last is not None and final else UNKNOWN,
@@ -139,36 +188,33 @@ def _read(run: Run, folder: Path) -> RunStatus:
         attempts=records,
         saved_step=_saved_step(plan),
         predicted_s=plan.prediction.total_s,
-        took_s=_seconds(run.submitted, last.ended_at) if last is not None and final else None,
-        metrics=_metrics(folder),
+        took_s=seconds_between(run.submitted, last.ended_at) if last and final else None,
+        metrics=metrics,
+        problem=problem,
     )
 
 
 def _saved_step(plan: Plan) -> int | None:
     """The newest checkpoint that is there in full size; hashes are not read."""
-    store = CheckpointStore(plan.checkpoint_dir)
+    store = CheckpointStore(checkpoint_folder_of(plan))
     try:
         return next((s for s in reversed(store.steps()) if store.published(s)), None)
     except SbtrainError:
         return None
 
 
-def _metrics(folder: Path) -> dict[str, float] | None:
+def _metrics(path: Path) -> tuple[dict[str, float] | None, str]:
+    """What the run reported, and what is wrong with the file that says it."""
     try:
-        data = json.loads((folder / "final/result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(data, dict):
-        return None
-    return {str(k): float(v) for k, v in data.items() if isinstance(v, int | float)}
-
-
-def _seconds(begin: str, end: str) -> float | None:
-    try:
-        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
-    except (ValueError, TypeError):
-        return None
-    return passed.total_seconds()
+        return decode(dict[str, float], json.loads(path.read_text(encoding="utf-8"))), ""
+    except FileNotFoundError:
+        return None, ""
+    except OSError as error:
+        return None, f"cannot read the result {path}: {error.strerror}"
+    except UnicodeDecodeError:
+        return None, f"the result {path} is damaged: not UTF-8 text"
+    except (ValueError, RecursionError) as error:
+        return None, f"the result {path} is damaged: {error}"
 
 
 def _ask(asked: Sequence[RunStatus], client: SlurmClient) -> Mapping[str, RunStatus]:
@@ -200,8 +246,9 @@ def _with_job(status: RunStatus, job: JobInfo) -> RunStatus:
     reason = job.reason if job.reason not in ("", "None") else ""
     took_s = status.took_s
     if job.over and job.end_time_s is not None and job.submit_time_s is not None:
-        began = datetime.fromisoformat(status.submitted).timestamp()
-        took_s = max(job.end_time_s - began, 0.0)
+        ended = datetime.fromtimestamp(job.end_time_s, UTC).isoformat()
+        took_s = seconds_between(status.submitted, ended)
+        took_s = None if took_s is None else max(took_s, 0.0)
     return replace(status, state=str(job.state), reason=reason, took_s=took_s)
 
 

@@ -9,17 +9,17 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain.commands.run_list import listed_runs
 from sbtrain.errors import HomeError
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
-from sbtrain.ledger import Run, read_runs
 from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import count
 
 if TYPE_CHECKING:
+    from sbtrain.ledger import Run
     from sbtrain_jobs.ledger import LedgerEntry
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.lifetimes import Lived
@@ -35,7 +35,7 @@ _SAY_FROM = 50  # logs; reading as many takes seconds
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A timing log that could not be read."""
+    """A file that could not be read."""
 
     path: str
     reason: str
@@ -66,15 +66,16 @@ def run(args: argparse.Namespace) -> int:
 
     if args.rollback:
         return _roll_back(as_json=args.json)
-    runs = read_runs(os.environ)
+    runs = listed_runs(os.environ).runs
     gone = _gone(runs)
     if gone:
         sys.stderr.write(f"sbtrainctl: warning: {_gone_in_words(gone)}\n")
     logs = timing_logs(runs)
     timings, skipped = _read(logs)
+    lived, unread = lived_attempts(runs)
+    skipped += unread
     for one in skipped:
         sys.stderr.write(f"sbtrainctl: warning: skipped {one.path}: {one.reason}\n")
-    lived = lived_attempts(runs)
     if not timings and not lived:
         raise TimingLogError(
             "there is no timing log to learn from",
@@ -123,9 +124,9 @@ def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def lived_attempts(runs: Sequence[Run]) -> list[Lived]:
-    """How long every attempt held its allocation, by the runs' cause ledgers; array tasks
-    included. What cannot be read is left out: refit warns of the timing logs beside it."""
+def lived_attempts(runs: Sequence[Run]) -> tuple[list[Lived], list[Skipped]]:
+    """How long every attempt held its allocation, by the runs' cause ledgers, array tasks
+    included; and the ledgers that cannot be read, or whose plan cannot."""
     from sbtrain.run_folder import PLAN_NAME
     from sbtrain_jobs.errors import LaunchError
     from sbtrain_jobs.ledger import LEDGER_NAME, read_ledger
@@ -133,21 +134,22 @@ def lived_attempts(runs: Sequence[Run]) -> list[Lived]:
     from sbtrain_perf.errors import PlanError
 
     found: list[Lived] = []
+    skipped: list[Skipped] = []
     for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
         for pattern in (LEDGER_NAME, f"task-*/{LEDGER_NAME}"):
             for path in sorted(folder.glob(pattern)):
                 try:
                     plan = read_plan(path.with_name(PLAN_NAME))
                     found += _lived(plan, read_ledger(path))
-                except (PlanError, LaunchError):
-                    continue
-    return found
+                except (PlanError, LaunchError) as error:
+                    skipped.append(Skipped(path=str(path), reason=error.message))
+    return found, skipped
 
 
 def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
     """Of one run. An attempt that left no end is as old as the last line it wrote: the next
     attempt's word on it dates from then. One still running has seen nothing end."""
-    from sbtrain_jobs.ledger import LOST_DETAIL, attempts
+    from sbtrain_jobs.ledger import LOST_DETAIL, attempts, seconds_between
     from sbtrain_perf.lifetimes import Lived
 
     for record in attempts(entries):
@@ -155,24 +157,16 @@ def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
         last = own[-1]
         if last.event == "ended" and last.detail == LOST_DETAIL:
             last = own[-2] if len(own) > 1 else last
+        age_s = seconds_between(record.started_at, last.at)
         yield Lived(
             run_id=plan.run_id,
             attempt=record.attempt,
             cluster=plan.cluster,
             partition=plan.partition,
-            age_s=_seconds_between(record.started_at, last.at),
+            age_s=math.nan if age_s is None else age_s,  # which refit refuses
             preempted=record.cause == "preempted",
             stated_mean_s=plan.basis.preemption_s,
         )
-
-
-def _seconds_between(first: str, last: str) -> float:
-    """Not a number where one of them is no time: refit refuses that."""
-    try:
-        passed = datetime.fromisoformat(last) - datetime.fromisoformat(first)
-    except (ValueError, TypeError):
-        return math.nan
-    return passed.total_seconds()
 
 
 def write_coefficients(

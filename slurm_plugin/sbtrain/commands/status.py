@@ -7,14 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
+from sbtrain.commands.run_list import listed_runs
 from sbtrain.commands.streams import told_while_slow
-from sbtrain.ledger import find_run, read_runs
-from sbtrain.run_status import UNKNOWN, RunStatus, overview
+from sbtrain.run_status import UNKNOWN, RunStatus, named_run, overview
 from sbtrain.slurm.commands import CommandsClient
-from sbtrain_perf.errors import MissingExtraError, RequestError, SbtrainError
+from sbtrain_jobs.ledger import seconds_between
+from sbtrain_perf.errors import MissingExtraError, SbtrainError
 from sbtrain_perf.wording import amount, brief_duration, count, duration
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
@@ -32,7 +32,12 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
         "in detail. Asks Slurm once for all of them.",
         allow_abbrev=False,
     )
-    parser.add_argument("run", nargs="?", metavar="RUN|JOB", help="a run's id or its job's")
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN|JOB",
+        help="a run's id or its job's; of an array's task, that alone (12_3)",
+    )
     parser.add_argument(
         "--last", type=_count, default=20, metavar="N", help="newest runs shown (default: 20)"
     )
@@ -40,25 +45,23 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises RequestError for a run that is not in the list."""
-    runs = read_runs(os.environ)
-    if args.run:
-        one = find_run(args.run, runs)
-        if one is None:
-            raise RequestError(
-                f"there is no run or job {args.run!r} among the {len(runs)} submitted runs",
-                hint="sbtrainctl status lists them",
-            )
-        runs = (one,)
+    """Raises HomeError; RequestError for a run that is not in the list; PlanError where an
+    array's tasks cannot be told."""
+    listed = listed_runs(os.environ)
+    runs = listed.runs
+    if args.run is not None:
+        runs = (named_run(args.run, runs),)
     with told_while_slow("asking Slurm about the runs", who="sbtrainctl"):
         found = overview(runs[-args.last :], CommandsClient(query_timeout_s=30.0))
     if found.silence:
         sys.stderr.write(f"sbtrainctl: warning: {found.silence}\n")
     if args.json:
         _print_json(found.runs)
+    elif not found.runs and listed.left_out:
+        sys.stdout.write("no runs that can be read\n")
     elif not found.runs:
         sys.stdout.write("no runs yet: submit one with sbtrain\n")
-    elif args.run:
+    elif args.run is not None:
         sys.stdout.write("\n".join(_detail(status) for status in found.runs))
     else:
         sys.stdout.write(_table(found.runs))
@@ -78,9 +81,12 @@ def _table(runs: Sequence[RunStatus]) -> str:
                 f"{saved}/{status.steps:,}",
                 _brief(status.predicted_s),
                 _brief(status.took_s),
-                status.problem or ", ".join(causes(status)),
+                ", ".join(causes(status)) or ("see below" if status.problem else ""),
             ).rstrip()
         )
+    problems = [f"{status.run_id}: {status.problem}" for status in runs if status.problem]
+    if problems:
+        lines += ["", *problems]
     return "\n".join(lines) + "\n"
 
 
@@ -160,11 +166,8 @@ def _attempts(status: RunStatus) -> Iterator[str]:
 
 
 def _between(begin: str, end: str) -> str:
-    try:
-        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
-    except ValueError:
-        return "some time"
-    return duration(passed.total_seconds())
+    passed_s = seconds_between(begin, end)
+    return "some time" if passed_s is None else duration(passed_s)
 
 
 def _measured(status: RunStatus) -> Iterator[str]:

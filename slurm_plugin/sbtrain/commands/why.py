@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain.commands.run_list import listed_runs
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients
-from sbtrain.ledger import Run, find_run, read_runs
-from sbtrain.run_folder import PLAN_NAME
-from sbtrain_perf.codec import encode, read_plan
-from sbtrain_perf.errors import RequestError, TimingLogError
+from sbtrain.run_status import named_run, plan_of
+from sbtrain_perf.codec import encode
+from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import amount, duration, ratio
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "why",
         help="where a run's prediction came from, and how far off it was",
-        description="Each term of a run's prediction with its 90 %% interval, what was "
+        description="Each term of a run's prediction with its 90 % interval, what was "
         "measured, which coefficients it came from and which runs they were learnt from.",
         allow_abbrev=False,
     )
-    parser.add_argument("run", metavar="RUN|JOB", help="a run's id or its job's")
+    parser.add_argument(
+        "run", metavar="RUN|JOB", help="a run's id or its job's, or an array task's (12_3)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -45,21 +47,15 @@ def run(args: argparse.Namespace) -> int:
     """Raises RequestError, PlanError, CoefficientsError, HomeError, MissingExtraError."""
     from sbtrain_perf.account import account_for, runs_learnt_from
 
-    runs = read_runs(os.environ)
-    one = find_run(args.run, runs)
-    if one is None:
-        raise RequestError(
-            f"there is no run or job {args.run!r} among the {len(runs)} submitted runs",
-            hint="sbtrainctl status lists them",
-        )
-    folder = _folder(one, args.run)
-    plan = read_plan(folder / PLAN_NAME)
+    runs = listed_runs(os.environ).runs
+    one = named_run(args.run, runs)
+    plan = plan_of(one)
     coefficients = _planned_with(plan.coefficients)
     wanted = set(runs_learnt_from(plan, coefficients)) - {plan.run_id}
     others = [other for other in runs if other.run_id in wanted][-_MOST_LOGS:]
     account = account_for(
         plan,
-        _timings([folder]),
+        _timings([Path(one.run_dir)]),
         coefficients,
         learnt_from=_timings([Path(other.run_dir) for other in others]),
     )
@@ -71,13 +67,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write("\n".join(_lines(account)) + "\n")
     return 0
-
-
-def _folder(one: Run, name: str) -> Path:
-    """Of the run; of an array's task where the name is a task's."""
-    folder = Path(one.run_dir)
-    task = name.partition("_")[2]
-    return folder / f"task-{task}" if task and (folder / f"task-{task}").is_dir() else folder
 
 
 def _planned_with(label: str) -> Coefficients:

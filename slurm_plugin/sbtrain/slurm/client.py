@@ -150,7 +150,7 @@ class JobInfo:
         base, found, task = job_id.partition("_")
         if not found or base != str(self.array_job_id):
             return False
-        return task.isdecimal() and int(task) in _task_numbers(self.array_tasks)
+        return task.isdecimal() and int(task) in task_numbers(self.array_tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ class SlurmClient(Protocol):
         ...
 
 
-def _task_numbers(tasks: str) -> set[int]:
+def task_numbers(tasks: str) -> set[int]:
     """Numbers in Slurm's form of array tasks: 0-9, 1,3,7-9, 0-8:2, any with %limit."""
     numbers: set[int] = set()
     for part in tasks.partition("%")[0].split(","):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
-from plans import example_plan
+from run_folders import BEGAN, ENDED, ended, make_run, started, tell
 from sbtrain.commands.ctl import run
 from sbtrain.commands.status import causes, under_way
 from sbtrain.errors import SlurmTimeoutError
@@ -22,58 +22,17 @@ from sbtrain.site import load_site
 from sbtrain.slurm.client import Submission
 from sbtrain.slurm.fake import FakeSlurm
 from sbtrain_jobs.checkpoint import CheckpointStore
-from sbtrain_jobs.ledger import Ledger, LedgerEntry
-from sbtrain_perf.codec import plan_to_json
+from sbtrain_jobs.ledger import LedgerEntry
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.request import NodeRange, Plan, Request
 from sbtrain_perf.timing_log import TimingLog
 from sbtrain_staging.events import EventLog
 
-BEGAN = "2026-11-30T00:00:00+00:00"
-ENDED = "2026-11-30T00:05:00+00:00"
-
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     return clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(tmp_path / "home"))
-
-
-def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> Run:
-    """A run's folder as the login node leaves it."""
-    run_id = f"digits-{job_id}"
-    folder = place / run_id / (f"task-{task}" if task else "")
-    folder.mkdir(parents=True)
-    plan = example_plan(
-        run_id=run_id,
-        run_dir=str(folder),
-        checkpoint_dir=str(folder / "checkpoints"),
-        submitted_at=BEGAN,
-        **changes,
-    )
-    (folder / "plan.json").write_text(plan_to_json(plan))
-    return Run(
-        run_id=run_id,
-        job_id=job_id,
-        run_dir=str(place / run_id),
-        workload="train_digits",
-        submitted=BEGAN,
-    )
-
-
-def tell(run: Run, *entries: LedgerEntry) -> None:
-    for entry in entries:
-        Ledger(run.run_dir).append(entry)
-
-
-def started(attempt: int) -> LedgerEntry:
-    return LedgerEntry(event="started", attempt=attempt, at=BEGAN, job_id="7", nodes="c[1-2]")
-
-
-def ended(attempt: int, cause: str, exit_code: int = 0) -> LedgerEntry:
-    return LedgerEntry(
-        event="ended", attempt=attempt, at=ENDED, cause=cause, exit_code=exit_code
-    )
 
 
 def save_weights(folder: Path) -> None:

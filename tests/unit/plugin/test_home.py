@@ -11,6 +11,7 @@ import pytest
 from sbtrain.errors import HomeError
 from sbtrain.home import home, learnt_coefficients, made_home
 from sbtrain.ledger import Run, append_run, find_run, read_runs
+from sbtrain_perf.errors import RequestError
 
 
 def run(number: int) -> Run:
@@ -33,10 +34,10 @@ def test_where_the_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_runs_are_kept_for_the_user_alone(tmp_path: Path) -> None:
     environ = {"SBTRAIN_HOME": str(tmp_path / "a/b")}
-    assert read_runs(environ) == ()
+    assert read_runs(environ).runs == ()
     append_run(run(1), environ)
     append_run(run(2), environ)
-    assert read_runs(environ) == (run(1), run(2))
+    assert read_runs(environ).runs == (run(1), run(2))
     assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "a/b/runs.jsonl").stat().st_mode) == 0o600
 
@@ -48,8 +49,10 @@ def test_a_torn_line_costs_no_other(tmp_path: Path) -> None:
         stream.write('{"run_id": "r-2", "jo')
     append_run(run(3), environ)
     with (tmp_path / "runs.jsonl").open("a") as stream:
-        stream.write('[1]\n{"run_id": 7}\n')
-    assert read_runs(environ) == (run(1), run(3))
+        stream.write('[1]\n{"run_id": 7}\n\n' + "[" * 100_000 + "\n")
+    listed = read_runs(environ)
+    assert listed.runs == (run(1), run(3))
+    assert listed.left_out == 4
 
 
 def _append_many(folder: str, first: int) -> None:
@@ -66,7 +69,7 @@ def test_submissions_at_once_do_not_tear_lines(tmp_path: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join()
-    found = read_runs({"SBTRAIN_HOME": str(tmp_path)})
+    found = read_runs({"SBTRAIN_HOME": str(tmp_path)}).runs
     assert sorted(int(one.job_id) for one in found) == [
         100 * w + n for w in range(4) for n in range(20)
     ]
@@ -74,10 +77,16 @@ def test_submissions_at_once_do_not_tear_lines(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_either_id() -> None:
     runs = (run(1), run(12), run(12))
-    assert find_run("r-1", runs) == run(1)
-    assert find_run("12", runs) == run(12)
-    assert find_run("12_3", runs) == run(12)
-    assert find_run("2", runs) is None
+    assert find_run("r-1", runs) == (run(1), "")
+    assert find_run("12", runs) == (run(12), "")
+    assert find_run("12_3", runs) == (run(12), "3")
+    assert find_run("r-12-3", runs) == (run(12), "3")
+    for unknown in ("2", "2_1", "_1", "12_", "1 2"):
+        with pytest.raises(RequestError, match=f"no run or job '{unknown}'"):
+            find_run(unknown, runs)
+    for empty in ("", " "):
+        with pytest.raises(RequestError, match="is empty"):
+            find_run(empty, runs)
 
 
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Run folders as the login node and the supervisor leave them, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plans import example_plan
+from sbtrain.ledger import Run
+from sbtrain_jobs.ledger import Ledger, LedgerEntry
+from sbtrain_perf.codec import plan_to_json
+
+BEGAN = "2026-11-30T00:00:00+00:00"
+ENDED = "2026-11-30T00:05:00+00:00"
+
+
+def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> Run:
+    """A run's folder as the login node leaves it."""
+    run_id = f"digits-{job_id}"
+    folder = place / run_id / (f"task-{task}" if task else "")
+    folder.mkdir(parents=True)
+    changes.setdefault("checkpoint_dir", str(folder / "checkpoints"))
+    plan = example_plan(run_id=run_id, run_dir=str(folder), submitted_at=BEGAN, **changes)
+    (folder / "plan.json").write_text(plan_to_json(plan))
+    return Run(
+        run_id=run_id,
+        job_id=job_id,
+        run_dir=str(place / run_id),
+        workload="train_digits",
+        submitted=BEGAN,
+    )
+
+
+def tell(run: Run, *entries: LedgerEntry) -> None:
+    for entry in entries:
+        Ledger(run.run_dir).append(entry)
+
+
+def started(attempt: int) -> LedgerEntry:
+    return LedgerEntry(event="started", attempt=attempt, at=BEGAN, job_id="7", nodes="c[1-2]")
+
+
+def ended(attempt: int, cause: str, exit_code: int = 0) -> LedgerEntry:
+    return LedgerEntry(
+        event="ended", attempt=attempt, at=ENDED, cause=cause, exit_code=exit_code
+    )

@@ -1,0 +1,159 @@
+"""What is damaged or gone of one run is said of that run, and hides no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from run_folders import ended, make_run, started, tell
+from sbtrain.ledger import append_run
+from sbtrain.run_status import RunStatus, overview
+from sbtrain.slurm.fake import FakeSlurm
+from sbtrain_jobs.checkpoint import CheckpointStore
+
+GARBAGE = [b"\xff\xfe", b"", b"nonsense", b"[" * 100_000, b'{"version": 1}', b"9" * 5000]
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(tmp_path / "home"))
+
+
+def ended_run(place: Path, environ: dict[str, str], job_id: str) -> Path:
+    """The folder of a run that is over."""
+    run = make_run(place, job_id)
+    tell(run, started(0), ended(0, "completed"))
+    append_run(run, environ)
+    return Path(run.run_dir)
+
+
+def status_of(place: Path, environ: dict[str, str]) -> list[dict[str, object]]:
+    said = sbtrainctl("status", "--json", cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+
+    def refuse(word: str) -> float:
+        raise AssertionError(f"{word} is no JSON")
+
+    found: list[dict[str, object]] = json.loads(said.stdout, parse_constant=refuse)
+    return found
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_damaged_plan_costs_its_own_run_alone(
+    tmp_path: Path, environ: dict[str, str], content: bytes
+) -> None:
+    plan = ended_run(tmp_path, environ, "7") / "plan.json"
+    ended_run(tmp_path, environ, "8")
+    plan.write_bytes(content)
+    first, second = status_of(tmp_path, environ)
+    assert str(first["problem"]).startswith(f"{plan} is ")
+    assert (second["problem"], second["state"]) == ("", "completed")
+    why = sbtrainctl("why", "7", "--json", cwd=tmp_path, environ=environ)
+    assert why.returncode == 3
+    assert why.stderr.startswith(f"error: {plan} is ")
+    assert len(why.stderr.splitlines()) == 2
+    refit = sbtrainctl("refit", "--dry-run", "--json", cwd=tmp_path, environ=environ)
+    assert refit.returncode == 0, refit.stderr
+    (skipped,) = json.loads(refit.stdout)["skipped"]
+    assert str(plan) in skipped["reason"]
+    assert len(refit.stderr.splitlines()) == 1
+
+
+def test_the_table_stays_narrow_where_a_plan_is_gone(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    folder = ended_run(tmp_path, environ, "7")
+    ended_run(tmp_path, environ, "8")
+    (folder / "plan.json").unlink()
+    said = sbtrainctl("status", cwd=tmp_path, environ=environ)
+    _, first, second, between, below = said.stdout.splitlines()
+    assert first.endswith("-  see below")
+    assert second.endswith("completed")
+    assert between == ""
+    gone = f"cannot read the plan {folder / 'plan.json'}: No such file or directory"
+    assert below == f"digits-7: {gone}"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"accuracy": NaN}', "accuracy: nan is not a finite number"),
+        ('{"loss": 1e999}', "loss: inf is not a finite number"),
+        ('{"loss": 1' + "0" * 400 + "}", "loss: inf is not a finite number"),
+        ('{"loss": "low"}', "loss: expected a number, found a string"),
+        ("[1]", "top level: expected a table, found a list"),
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ],
+)
+def test_a_damaged_result_is_no_result(
+    tmp_path: Path, environ: dict[str, str], content: str, reason: str
+) -> None:
+    folder = ended_run(tmp_path, environ, "7")
+    result = folder / "final/result.json"
+    result.parent.mkdir()
+    result.write_text(content)
+    (status,) = status_of(tmp_path, environ)
+    assert (status["metrics"], status["state"]) == (None, "completed")
+    assert status["problem"] == f"the result {result} is damaged: {reason}"
+
+
+def test_a_damaged_ledger_line_costs_itself_alone(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    folder = ended_run(tmp_path, environ, "7")
+    with (folder / "ledger.jsonl").open("ab") as file:
+        for line in (b"\xff\xfe", b"[" * 100_000, b"9" * 5000, b'{"step": NaN}'):
+            file.write(line + b"\n")
+    (status,) = status_of(tmp_path, environ)
+    assert status["state"] == "completed"
+
+
+def test_a_time_that_is_none_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "7")
+    (folder,) = tmp_path.iterdir()
+    (folder / "ledger.jsonl").write_text(
+        '{"event": "started", "attempt": 0, "at": "noon"}\n'
+        '{"event": "ended", "attempt": 0, "at": "2026-11-30", "cause": "failed"}\n'
+    )
+    (status,) = overview([run], FakeSlurm()).runs
+    assert (status.state, status.took_s) == ("failed", None)
+
+
+def test_lines_that_are_left_out_of_the_list_are_counted(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    ended_run(tmp_path, environ, "7")
+    runs = tmp_path / "home/runs.jsonl"
+    whole = runs.read_bytes()
+    runs.write_bytes(b"\xff\xfe\n" + whole + b"{}\n")
+    warning = f"sbtrainctl: warning: left out 2 lines of {runs}: not readable as runs"
+    for words in (("status",), ("why", "7"), ("refit", "--dry-run")):
+        said = sbtrainctl(*words, cwd=tmp_path, environ=environ)
+        assert said.returncode == 0
+        assert said.stderr.splitlines() == [warning]
+        assert "digits-7" in said.stdout or words[0] == "refit"
+    runs.write_bytes(whole[:-20])
+    said = sbtrainctl("status", cwd=tmp_path, environ=environ)
+    assert said.stdout == "no runs that can be read\n"
+    assert f"left out 1 line of {runs}" in said.stderr
+
+
+def test_checkpoints_are_looked_for_where_the_user_put_them(tmp_path: Path) -> None:
+    named = tmp_path / "named"
+
+    def status() -> RunStatus:
+        (found,) = overview([run], FakeSlurm()).runs
+        return found
+
+    run = make_run(tmp_path, "7", checkpoint_dir=str(named))
+    assert status().saved_step is None
+    CheckpointStore(named / "digits-7").write(3, save_weights)
+    CheckpointStore(named / "digits-8").write(5, save_weights)
+    assert status().saved_step == 3
+
+
+def save_weights(folder: Path) -> None:
+    (folder / "weights").write_bytes(b"x" * 10)
