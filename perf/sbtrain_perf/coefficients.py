@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -307,17 +308,26 @@ def load_coefficients(path: str | Path | None = None) -> Coefficients:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        if isinstance(error, OSError):
+            reason = error.strerror
+            hint = "without a coefficients file sbtrain uses the shipped ones"
+        else:
+            reason, hint = "not UTF-8 text", start_again_from_shipped(path)
         raise CoefficientsError(
-            f"cannot read the coefficients {path}: {reason}",
-            hint="without a coefficients file sbtrain uses the shipped ones",
+            f"cannot read the coefficients {path}: {reason}", hint=hint
         ) from error
     return coefficients_from_json(text, source=str(path))
 
 
+def start_again_from_shipped(path: str | Path) -> str:
+    """The command that moves a coefficients file away, and what it is good for."""
+    away = shlex.join(["mv", str(path), f"{path}.damaged"])
+    return f"to start again from the shipped coefficients: {away}"
+
+
 def coefficients_from_json(text: str, *, source: str) -> Coefficients:
     """Raises CoefficientsError; its message names source and the dotted place in it."""
-    hint = f"move {source} away to start again from the shipped coefficients"
+    hint = start_again_from_shipped(source)
     try:
         data = json.loads(text)
         if isinstance(data, dict) and data.get("version") != COEFFICIENTS_VERSION:

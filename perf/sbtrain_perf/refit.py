@@ -102,7 +102,7 @@ def refit(
     promoted = [s for s in samples if key_of(s) not in held]
     new = dataclasses.replace(_learn(promoted, timings, base), lifetimes=laws.entries)
     learnt = _merged(base.learnt, new)
-    drift = find_drift(measured.samples)
+    drift = find_drift(measured.samples) if measured.samples else base.drift
     fitted = base
     if learnt != base.learnt or drift != base.drift:
         lasting = (run for law in laws.entries for run in law.runs)

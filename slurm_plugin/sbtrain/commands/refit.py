@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from sbtrain.commands.run_list import listed_runs
 from sbtrain.errors import HomeError
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
-from sbtrain_perf.errors import TimingLogError
-from sbtrain_perf.wording import count
+from sbtrain_perf.errors import CoefficientsError, TimingLogError
+from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
     from sbtrain.ledger import Run
     from sbtrain_jobs.ledger import LedgerEntry
-    from sbtrain_perf.coefficients import Coefficients
+    from sbtrain_perf.coefficients import Coefficients, LearntLifetime
     from sbtrain_perf.lifetimes import Lived
     from sbtrain_perf.refit import RefitResult
     from sbtrain_perf.request import Plan
@@ -87,10 +87,13 @@ def run(args: argparse.Namespace) -> int:
     written = None
     if learnt and not args.dry_run:
         written = write_coefficients(result.coefficients, base, os.environ)
+    laws = [
+        law for law in result.coefficients.learnt.lifetimes if law not in base.learnt.lifetimes
+    ]
     if args.json:
-        _print_json(result, len(timings), skipped, written, gone)
+        _print_json(result, laws, len(timings), skipped, written, gone)
     else:
-        sys.stdout.write(_text(result, len(timings), written, learnt))
+        sys.stdout.write(_text(result, laws, len(timings), written, learnt))
     return 0
 
 
@@ -212,7 +215,7 @@ def _generation_of(path: Path) -> int:
 
 def _roll_back(*, as_json: bool) -> int:
     """Raises CoefficientsError, HomeError."""
-    from sbtrain_perf.coefficients import load_coefficients
+    from sbtrain_perf.coefficients import load_coefficients, start_again_from_shipped
 
     now = learnt_coefficients(os.environ)
     if now is None:
@@ -223,7 +226,12 @@ def _roll_back(*, as_json: bool) -> int:
     current = load_coefficients(now)
     before = load_coefficients()
     if current.parent:
-        before = load_coefficients(now.with_name(f"coefficients.{current.parent}.json"))
+        try:
+            before = load_coefficients(now.with_name(f"coefficients.{current.parent}.json"))
+        except CoefficientsError as error:
+            raise CoefficientsError(
+                error.message, hint=start_again_from_shipped(now)
+            ) from error
         write_coefficients(before, current, os.environ)
     else:
         try:
@@ -255,13 +263,28 @@ def _read(logs: Sequence[Path]) -> tuple[list[AttemptTimings], list[Skipped]]:
     return timings, skipped
 
 
-def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) -> str:
+def _text(
+    result: RefitResult,
+    laws: Sequence[LearntLifetime],
+    logs: int,
+    written: Path | None,
+    learnt: bool,
+) -> str:
     from sbtrain_perf.decision import drift_in_words
 
-    lines = [f"{'term':12} {'measured':>9} {'error before':>13} {'after':>8}"]
+    read = count(logs, "timing log")
+    lines = [f"no timing was learnt from {read}"]
+    if result.errors:
+        lines = [f"{'term':12} {'measured':>9} {'error before':>13} {'after':>8}"]
     lines += [
         f"{error.term:12} {error.samples:>9} {error.before:>13.1%} {error.after:>8.1%}"
         for error in result.errors
+    ]
+    lines += [
+        f"lifetimes of {law.partition} on {law.cluster}: {duration(law.mean_s)} on average "
+        f"({count(len(law.runs), 'run')}, {law.ended} of {count(law.attempts, 'attempt')} "
+        "preempted)"
+        for law in laws
     ]
     lines += [
         f"refused: {one.term} of {one.run_id}, attempt {one.attempt}: {one.reason}"
@@ -273,7 +296,6 @@ def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) ->
         for one in result.held_back
     ]
     lines += [f"drift: {drift_in_words(one)}" for one in result.coefficients.drift]
-    read = count(logs, "timing log")
     if not learnt:
         lines.append(f"nothing new to learn in {read}")
     elif written is None:
@@ -285,6 +307,7 @@ def _text(result: RefitResult, logs: int, written: Path | None, learnt: bool) ->
 
 def _print_json(
     result: RefitResult,
+    laws: Sequence[LearntLifetime],
     logs: int,
     skipped: Sequence[Skipped],
     written: Path | None,
@@ -297,6 +320,7 @@ def _print_json(
         "written": str(written) if written else None,
         "logs": logs,
         "errors": [encode(error) for error in result.errors],
+        "lifetimes": [encode(law) for law in laws],
         "verdicts": [{**encode(one), "promoted": one.promoted} for one in result.verdicts],
         "drift": [encode(one) for one in result.coefficients.drift],
         "refused": [encode(one) for one in result.refused],

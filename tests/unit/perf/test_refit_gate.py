@@ -14,6 +14,7 @@ from sbtrain_perf.coefficients import (
     coefficients_to_json,
     load_coefficients,
 )
+from sbtrain_perf.lifetimes import Lived
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.refit import refit
 from sbtrain_perf.request import ClusterShape, Partition, Request, Spread
@@ -89,11 +90,21 @@ def test_runs_that_leave_their_intervals_raise_an_alarm() -> None:
     assert drift(8, label="shipped") == ()
 
 
+ALARM = Drift(
+    cluster="test", workload="digits", term="step", runs=8, outside=5, ratio=1.6, odds=1e-4
+)
+
+
+def test_where_nothing_was_measured_the_alarm_stands() -> None:
+    """Nothing was learnt then, so there is no new generation either."""
+    known = dataclasses.replace(SHIPPED, generation=1, drift=(ALARM,))
+    place = {"cluster": "test", "partition": "batch"}
+    idle = Lived(run_id="run-1", attempt=0, age_s=60.0, preempted=False, **place)
+    assert refit([], known, lived=[idle]).coefficients is known
+
+
 def test_drift_is_said_in_the_next_plan() -> None:
-    alarm = Drift(
-        cluster="test", workload="digits", term="step", runs=8, outside=5, ratio=1.6, odds=1e-4
-    )
-    known = dataclasses.replace(SHIPPED, generation=1, drift=(alarm,))
+    known = dataclasses.replace(SHIPPED, generation=1, drift=(ALARM,))
     assert coefficients_from_json(coefficients_to_json(known), source="x") == known
     batch = Partition(
         name="batch", nodes=4, max_nodes_per_job=4, cores_per_node=4, memory_gib_per_node=15

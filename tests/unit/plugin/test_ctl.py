@@ -309,10 +309,29 @@ def test_refit_with_nothing_to_learn_from(tmp_path: Path, environ: dict[str, str
 
 def test_refit_refuses_damaged_coefficients(tmp_path: Path, environ: dict[str, str]) -> None:
     measured_run(tmp_path, environ, "7")
-    (tmp_path / "home/coefficients.json").write_text("{}")
-    said = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    learnt = tmp_path / "home/coefficients.json"
+    hint = f"hint: to start again from the shipped coefficients: mv {learnt} {learnt}.damaged\n"
+    for content in (b"{}", b"nonsense", b"\xff\xfe", b"[" * 100_000):
+        learnt.write_bytes(content)
+        for words in (("refit",), ("refit", "--rollback")):
+            said = sbtrainctl(*words, cwd=tmp_path, environ=environ)
+            assert said.returncode == 5
+            assert said.stderr.endswith(hint)
+
+
+def test_a_rollback_to_what_is_damaged_says_how_to_start_again(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    for job in ("7", "8"):
+        measured_run(tmp_path, environ, job)
+        assert sbtrainctl("refit", cwd=tmp_path, environ=environ).returncode == 0
+    learnt, before = (tmp_path / "home" / f"coefficients{n}.json" for n in ("", ".1"))
+    before.write_text("nonsense")
+    said = sbtrainctl("refit", "--rollback", cwd=tmp_path, environ=environ)
     assert said.returncode == 5
-    assert "hint: move " in said.stderr
+    assert f"error: {before} is not a coefficients file" in said.stderr
+    assert f": mv {learnt} {learnt}.damaged\n" in said.stderr
+    assert load_coefficients(learnt).generation == 2
 
 
 # Plan and site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from run_folders import ended, make_run, started, tell
 from sbtrain.ledger import append_run
 from sbtrain.run_status import RunStatus, overview
+from sbtrain.slurm.client import Submission
 from sbtrain.slurm.fake import FakeSlurm
 from sbtrain_jobs.checkpoint import CheckpointStore
 
@@ -111,15 +113,21 @@ def test_a_damaged_ledger_line_costs_itself_alone(
     assert status["state"] == "completed"
 
 
-def test_a_time_that_is_none_is_left_out(tmp_path: Path) -> None:
-    run = make_run(tmp_path, "7")
-    (folder,) = tmp_path.iterdir()
+def test_a_time_that_is_none_is_left_out(tmp_path: Path, environ: dict[str, str]) -> None:
+    folder = ended_run(tmp_path, environ, "7")
     (folder / "ledger.jsonl").write_text(
-        '{"event": "started", "attempt": 0, "at": "noon"}\n'
+        '{"event": "started", "attempt": 0, "at": "2026-11-30T00:00:00+00:00"}\n'
         '{"event": "ended", "attempt": 0, "at": "2026-11-30", "cause": "failed"}\n'
     )
-    (status,) = overview([run], FakeSlurm()).runs
-    assert (status.state, status.took_s) == ("failed", None)
+    said = sbtrainctl("status", "7", cwd=tmp_path, environ=environ)
+    assert "failed after some time" in said.stdout, said.stderr
+
+    slurm = FakeSlurm()
+    job = slurm.submit(Submission(script_text="#!/bin/sh\nsleep 9\n", options=("-N1",)))
+    slurm.cancel(job.job_id)
+    run = replace(make_run(tmp_path, job.job_id), submitted="noon")
+    (status,) = overview([run], slurm).runs
+    assert (status.state, status.took_s) == ("cancelled", None)
 
 
 def test_lines_that_are_left_out_of_the_list_are_counted(

@@ -12,10 +12,12 @@ from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from sbtrain.ledger import Run, append_run
 from sbtrain.site import load_site
 from sbtrain_jobs.ledger import LOST_DETAIL, Ledger, LedgerEntry
-from sbtrain_perf.codec import plan_to_json
+from sbtrain_perf.codec import plan_to_json, read_plan
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.request import Request
+from sbtrain_perf.timing_log import TimingLog
+from sbtrain_perf.wording import duration
 
 BEGAN = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -26,7 +28,12 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run_of(
-    place: Path, environ: dict[str, str], job_id: str, attempts: list[tuple[float, str]]
+    place: Path,
+    environ: dict[str, str],
+    job_id: str,
+    attempts: list[tuple[float, str]],
+    *,
+    partition: str = "spot",
 ) -> None:
     """A run whose attempts lived so many hours and ended of these causes; "lost": no end was
     written but by the next attempt, an hour later."""
@@ -34,7 +41,11 @@ def run_of(
     learnt = place / "home/coefficients.json"
     decision = plan_request(
         Request(
-            script="train.py", workload="digits", partition="spot", steps=10**4, resumable=True
+            script="train.py",
+            workload="digits",
+            partition=partition,
+            steps=10**4,
+            resumable=True,
         ),
         load_site("private", {}),
         load_coefficients(learnt if learnt.exists() else None),
@@ -114,3 +125,49 @@ def test_a_torn_ledger_and_a_clock_that_ran_back_are_no_lifetimes(
     assert "refused: lifetime of digits-1, attempt 1: an attempt of -1.08e+04 s" in done.stdout
     (law,) = load_coefficients(tmp_path / "home/coefficients.json").learnt.lifetimes
     assert (law.attempts, law.ended) == (1, 1)
+
+
+def test_what_was_learnt_without_timings_is_said(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    """An attempt whose trainers never met leaves a log with no measurement in it."""
+    run_of(tmp_path, environ, "1", [(1.0, "preempted"), (2.0, "launch-failed")])
+    empty_log(tmp_path / "digits-1")
+    first = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert first.returncode == 0, first.stderr
+    none, said, written = first.stdout.splitlines()
+    assert none == "no timing was learnt from 1 timing log"
+    (law,) = load_coefficients(tmp_path / "home/coefficients.json").learnt.lifetimes
+    assert said == (
+        f"lifetimes of spot on private: {duration(law.mean_s)} on average "
+        "(1 run, 1 of 2 attempts preempted)"
+    )
+    assert "; generation 1 written to " in written
+
+    again = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert again.stdout.splitlines() == [none, "nothing new to learn in 1 timing log"]
+    run_of(tmp_path, environ, "2", [(1.0, "preempted")])
+    third = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+    (learnt,) = json.loads(third.stdout)["lifetimes"]
+    assert (learnt["partition"], learnt["attempts"], learnt["ended"]) == ("spot", 3, 2)
+
+
+def test_where_nothing_at_all_was_learnt_nothing_is_written(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    run_of(tmp_path, environ, "1", [(0.01, "launch-failed")], partition="standard")
+    empty_log(tmp_path / "digits-1")
+    said = sbtrainctl("refit", cwd=tmp_path, environ=environ)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines() == [
+        "no timing was learnt from 1 timing log",
+        "nothing new to learn in 1 timing log",
+    ]
+    assert not (tmp_path / "home/coefficients.json").exists()
+
+
+def empty_log(folder: Path) -> None:
+    path = folder / "attempts/0/timings.h5"
+    path.parent.mkdir(parents=True)
+    with TimingLog.create(path, plan=read_plan(folder / "plan.json"), attempt=0):
+        pass
