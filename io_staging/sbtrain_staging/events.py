@@ -37,7 +37,7 @@ def newest_event(path: Path) -> dict[str, object] | None:
     except OSError:
         return None
     for line in reversed(lines):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(line)
             if isinstance(found, dict):
                 return found

@@ -19,6 +19,7 @@ from sbtrain_perf.wording import amount, brief_duration, count, duration
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
+_MOST_BYTES = 2**63  # what no file holds: a line that says so is damaged
 _GOING = {"running", "completing", "suspended", UNKNOWN}
 _FORMAT = "{:36} {:>9} {:12} {:>5} {:>13} {:>9} {:>9}  {}"
 _HEAD = ("run", "job", "state", "tries", "saved step", "predicted", "took", "causes")
@@ -78,7 +79,7 @@ def _table(runs: Sequence[RunStatus]) -> str:
                 status.job_id,
                 status.state,
                 len(status.attempts),
-                f"{saved}/{status.steps:,}",
+                f"{saved}/{status.steps:,}" if status.steps else "-",
                 _brief(status.predicted_s),
                 _brief(status.took_s),
                 ", ".join(causes(status)) or ("see below" if status.problem else ""),
@@ -138,14 +139,18 @@ def under_way(status: RunStatus) -> str:
     found = newest_event(folder / EVENTS_NAME) or {}
     if found.get("event") != "progress":
         return ""
-    done, wanted, rate = (found.get(k) for k in ("done_bytes", "bytes", "bytes_1_s"))
-    if not (isinstance(done, int) and isinstance(wanted, int) and isinstance(rate, int)):
+    done, wanted, rate = (_bytes(found.get(k)) for k in ("done_bytes", "bytes", "bytes_1_s"))
+    if done is None or wanted is None or rate is None:
         return ""
     left = f", {duration((wanted - done) / rate)} left" if rate else ""
     return (
         f"{found.get('title')}: {done / max(wanted, 1):.0%} on {found.get('node')}, the last, "
         f"{amount(rate / 1e6)} MB/s{left}"
     )
+
+
+def _bytes(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST_BYTES else None
 
 
 def _attempts(status: RunStatus) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from run_folders import ended, make_run, started, tell
+from sbtrain.commands.status import under_way
 from sbtrain.ledger import append_run
 from sbtrain.run_status import RunStatus, overview
 from sbtrain.slurm.client import Submission
@@ -17,6 +18,12 @@ from sbtrain.slurm.fake import FakeSlurm
 from sbtrain_jobs.checkpoint import CheckpointStore
 
 GARBAGE = [b"\xff\xfe", b"", b"nonsense", b"[" * 100_000, b'{"version": 1}', b"9" * 5000]
+
+
+def progress(done: str, wanted: str) -> bytes:
+    """A line of the event log of staging."""
+    said = '{"event": "progress", "title": "d.h5", "node": "c1", "bytes_1_s": 1, '
+    return f'{said}"done_bytes": {done}, "bytes": {wanted}}}\n'.encode()
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_the_table_stays_narrow_where_a_plan_is_gone(
     (folder / "plan.json").unlink()
     said = sbtrainctl("status", cwd=tmp_path, environ=environ)
     _, first, second, between, below = said.stdout.splitlines()
-    assert first.endswith("-  see below")
+    assert first.split()[3:] == ["0", "-", "-", "-", "see", "below"]
     assert second.endswith("completed")
     assert between == ""
     gone = f"cannot read the plan {folder / 'plan.json'}: No such file or directory"
@@ -111,6 +118,29 @@ def test_a_damaged_ledger_line_costs_itself_alone(
             file.write(line + b"\n")
     (status,) = status_of(tmp_path, environ)
     assert status["state"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(content for content in GARBAGE if content),
+        progress("NaN", "NaN"),
+        progress("-1", "10"),
+        progress("true", "10"),
+        progress("1" + "0" * 400, "10"),
+        progress("1", "1" + "0" * 400),
+    ],
+)
+def test_damaged_progress_is_none(tmp_path: Path, content: bytes) -> None:
+    run = make_run(tmp_path, "7")
+    tell(run, started(0))
+    (status,) = overview([run], FakeSlurm()).runs
+    events = Path(run.run_dir) / "attempts/0/events.jsonl"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(progress("1", "10"))
+    assert under_way(status).startswith("d.h5: 10% on c1")
+    events.write_bytes(content)
+    assert under_way(status) == ""
 
 
 def test_a_time_that_is_none_is_left_out(tmp_path: Path, environ: dict[str, str]) -> None:
