@@ -34,8 +34,10 @@ _log = logging.getLogger("sbtrain.checkpoint")
 MANIFEST = "manifest.json"
 LEFTOVER_AFTER_S = 3600.0  # unfinished work that nobody touched for so long is given up
 _PREFIX = "step-"
+_TRIAL_BYTES = 1 << 16  # enough that a full disk shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
 
 Save = Callable[[Path], None]  # writes the state into the folder it gets
 
@@ -128,6 +130,32 @@ class CheckpointStore:
 
     def path_of(self, step: int) -> Path:
         return self.folder / f"{_PREFIX}{step}"
+
+    def check(self) -> None:
+        """See that a checkpoint can be written here: make a folder with a file, flush,
+        rename and remove it.
+
+        Raises:
+            CheckpointError: it cannot; the hint is that of a save that fails.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            trials = [temporary_beside(self.folder / "trial") for _ in range(2)]
+            try:
+                trials[0].mkdir(mode=0o700)
+                with (trials[0] / MANIFEST).open("xb") as stream:
+                    stream.write(bytes(_TRIAL_BYTES))
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                fsync_folder(trials[0])
+                trials[0].rename(trials[1])
+                fsync_folder(self.folder)
+                shutil.rmtree(trials[1])
+            finally:
+                for trial in trials:
+                    shutil.rmtree(trial, ignore_errors=True)
+        except OSError as error:
+            raise _explained(error, f"cannot save checkpoints in {self.folder}") from error
 
     def write(self, step: int, save: Save) -> Checkpoint:
         """Save a checkpoint and publish it at once as a whole, then drop older ones.
@@ -317,6 +345,10 @@ def _explained(error: OSError, what: str) -> CheckpointError:
         hint = "free space there or name another folder with --train-checkpoint"
     elif error.errno in _FORBIDDEN:
         hint = "make the folder writable or name another one with --train-checkpoint"
+    elif error.errno in _IN_THE_WAY:
+        hint = (
+            "move the file that is in its place, or name another folder with --train-checkpoint"
+        )
     else:
         hint = "look at the filesystem that holds the folder"
     return CheckpointError(f"{what}: {error.strerror or error}", hint=hint)

@@ -3,7 +3,7 @@
 The supervisor (batch side) listens; node agents and trainers connect and say Hello first.
 
     agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
-    trainer -> supervisor   Hello, StepsDone, PhaseDone, Held, Saved
+    trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved
     supervisor -> agent     Start (addresses of all roles), Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -75,6 +75,25 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepsBegun:
+    """The loop of steps begins after step `start`. saves: it has a function that saves."""
+
+    rank: int
+    start: int
+    saves: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsOver:
+    """No step is begun any more; `step` was the last. kept: all planned steps were run, and
+    the state after the last is saved, or the script saves none."""
+
+    rank: int
+    step: int
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepsDone:
     """Steps first..first+len(seconds)-1 ended; seconds[i] is the time of each."""
 
@@ -128,7 +147,9 @@ Message = (
     | RoleEnded
     | Notice
     | Finish
+    | StepsBegun
     | StepsDone
+    | StepsOver
     | PhaseDone
     | Hold
     | Held
@@ -145,7 +166,9 @@ _KINDS: dict[str, type[Message]] = {
         RoleEnded,
         Notice,
         Finish,
+        StepsBegun,
         StepsDone,
+        StepsOver,
         PhaseDone,
         Hold,
         Held,

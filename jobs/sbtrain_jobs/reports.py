@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from sbtrain_jobs.checkpoint import Checkpoint
-from sbtrain_jobs.messages import Hello, PhaseDone, Saved, StepsDone
+from sbtrain_jobs.messages import (
+    Hello,
+    PhaseDone,
+    Saved,
+    StepsBegun,
+    StepsDone,
+    StepsOver,
+)
 from sbtrain_jobs.seat import Seat
 from sbtrain_jobs.step_gate import StepGate
 from sbtrain_jobs.trainer_link import TrainerLink
@@ -52,6 +59,14 @@ class Reports:
         """What every later phase says of the network."""
         self._parameters = parameters
         self._tensors = tensors
+
+    def steps_begun(self, start: int, *, saves: bool) -> None:
+        if self._link is not None:
+            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves))
+
+    def steps_over(self, step: int, *, kept: bool) -> None:
+        if self._link is not None:
+            self._link.send(StepsOver(rank=self._rank, step=step, kept=kept))
 
     def steps(self, first: int, seconds: tuple[float, ...]) -> None:
         if self._link is not None:

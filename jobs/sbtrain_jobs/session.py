@@ -137,6 +137,7 @@ class Run:
         self._last_saved: Checkpoint | None = None
         self._save_announced = False
         self._started = False
+        self._kept = False  # all steps were run, and what the script saves is saved
         self._restore_s = 0.0
         self._loop_ended_at: float | None = None
         self._metrics: dict[str, float] = {}
@@ -153,8 +154,17 @@ class Run:
     # -- what the script calls ---------------------------------------------------------
 
     def describe(self, *, parameters: int, tensors: int) -> None:
-        """Say what is trained: what the run's predictions are refitted on."""
-        self._reports.describe(parameters=int(parameters), tensors=int(tensors))
+        """Say what is trained: what the run's predictions are refitted on. What is no number
+        is a warning, and not kept."""
+        try:
+            self._reports.describe(parameters=int(parameters), tensors=int(tensors))
+        except Exception as error:  # whatever the script's own types raise
+            _log.warning(
+                "sbtrain: parameters=%r, tensors=%r are not whole numbers (%s): not kept",
+                parameters,
+                tensors,
+                error,
+            )
 
     def sampler(self, samples: int) -> BatchSampler:
         """Batches of this rank from a data set of `samples` samples."""
@@ -209,18 +219,20 @@ class Run:
         """Steps start+1 .. steps_total, timed; saves periodically and at the end.
 
         On a preemption notice all ranks stop after the same step, the chief saves, and the
-        loop ends in SystemExit(EXIT_STOPPED).
+        loop ends in SystemExit(EXIT_STOPPED); after the last step the script goes on to its
+        end instead.
 
         Args:
             start: the last finished step, as `resume` returned it.
             save: writes the state into the folder it is given; called on the chief alone.
 
         Raises:
-            CheckpointError: the last save failed. A periodic save that fails is said and
-                tried again at the next interval.
+            CheckpointError: nothing can be saved in the folder, found out before the first
+                step; or the last save failed. A periodic save that fails is said and tried
+                again at the next interval.
         """
         gate, clock = self._gate, self._clock
-        self._begin(start)
+        self._begin(start, save)
         try:
             for step in range(start + 1, self.steps_total + 1):
                 if not gate.enter(step):
@@ -234,7 +246,11 @@ class Run:
         if save is not None and self.is_chief:
             self._save_last(gate.step, save)
         self._loop_ended_at = time.perf_counter()
-        if gate.stop_after is not None:
+        if gate.step >= self.steps_total:
+            self._kept = True
+            self._reports.steps_over(gate.step, kept=True)
+            self._announce_save()
+        elif gate.stop_after is not None:
             self._announce_save()
             unsaved = "" if save is not None else "; steps() got no save, so nothing is kept"
             _log.warning("sbtrain: stopped after step %d, as asked%s", gate.step, unsaved)
@@ -243,10 +259,20 @@ class Run:
     def report(self, **metrics: float) -> None:
         """Results of the run; the last value of each name counts.
 
-        They are written to final/result.json of the run folder when the run ends.
+        They are written to final/result.json of the run folder when the run ends. What is no
+        number, or cannot be written, is a warning, and not kept.
         """
         for name, value in metrics.items():
-            number = float(value)
+            try:
+                number = float(value)
+            except Exception as error:  # whatever the script's own types raise
+                _log.warning(
+                    "sbtrain: %s is %r, which is no number (%s): not reported",
+                    name,
+                    value,
+                    error,
+                )
+                continue
             if math.isfinite(number):
                 self._metrics[name] = number
             else:
@@ -265,6 +291,8 @@ class Run:
         self.exit_code = _exit_code(error)
         stopped = self.exit_code == EXIT_STOPPED
         try:
+            if self.exit_code == 0 and not self._kept:
+                self._reports.steps_over(self._last_step(), kept=False)
             if error is None and self.is_chief:
                 self._publish_result()
             if (error is None or stopped) and self.peers is not None:
@@ -285,16 +313,23 @@ class Run:
 
     # -- steps and saves ---------------------------------------------------------------
 
-    def _begin(self, start: int) -> None:
+    def _begin(self, start: int, save: Save | None) -> None:
         self._gate.resume_from(start)
+        self._reports.steps_begun(start, saves=save is not None)
         if start and self._last_saved is None:
             self._last_saved = self.checkpoints.published(start)
+        if self.is_chief and save is not None and start < self.steps_total:
+            self.checkpoints.check()
         if not self._started:
             self._started = True
             self._reports.phase(
                 "start", max(0.0, _process_age_s() - self._restore_s), step=start
             )
         self._schedule_save()
+
+    def _last_step(self) -> int:
+        saved = self._last_saved
+        return max(self._gate.step, 0 if saved is None else saved.step)
 
     def _schedule_save(self) -> None:
         interval_s = self.seat.checkpoint_interval_s
@@ -347,10 +382,12 @@ class Run:
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 publish_bytes(target, text.encode())
             except OSError as error:
-                raise CheckpointError(
-                    f"cannot write the results to {target}: {error.strerror}",
-                    hint="the state is saved: submit again once the folder can be written",
-                ) from error
+                _log.warning(
+                    "sbtrain: cannot write the results %s to %s: %s",
+                    json.dumps(self._metrics),
+                    target,
+                    error.strerror,
+                )
 
     # -- what comes from outside --------------------------------------------------------
 

@@ -290,6 +290,55 @@ def test_a_forbidden_folder_is_said(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
+def test_a_folder_that_can_be_written_passes_and_keeps_nothing_of_the_trial(
+    store: CheckpointStore,
+) -> None:
+    store.check()
+    assert list(store.folder.iterdir()) == []
+    store.write(1, save)
+    store.check()
+    assert visible(store) == ["step-1"]
+
+
+def test_a_file_in_the_folders_place_is_found_before_any_save(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("in the way")
+    for folder in (tmp_path / "checkpoints", tmp_path / "checkpoints" / "run"):
+        with pytest.raises(CheckpointError, match="cannot save checkpoints in") as caught:
+            CheckpointStore(folder).check()
+        assert "move the file" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "hint"),
+    [
+        ("fsync", errno.ENOSPC, "free space"),
+        ("fsync", errno.EDQUOT, "free space"),
+        ("mkdir", errno.EROFS, "make the folder writable"),
+        ("rename", errno.EACCES, "make the folder writable"),
+        ("rmdir", errno.EPERM, "make the folder writable"),
+    ],
+)
+def test_every_act_of_a_save_is_tried_before_the_first(
+    store: CheckpointStore,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    number: int,
+    hint: str,
+) -> None:
+    store.folder.mkdir(parents=True)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fails)
+        with pytest.raises(CheckpointError) as caught:
+            store.check()
+    assert caught.value.hint.startswith(hint)
+    store.clean_leftovers(sole_writer=True)
+    assert not visible(store)
+
+
 def test_rivals_in_one_folder_leave_only_whole_ones(store: CheckpointStore) -> None:
     failures: list[BaseException] = []
 

@@ -26,7 +26,9 @@ from sbtrain_jobs.messages import (
     Message,
     PhaseDone,
     Saved,
+    StepsBegun,
     StepsDone,
+    StepsOver,
     StopAfter,
 )
 from sbtrain_jobs.process import run_command
@@ -181,15 +183,37 @@ def test_leaving_the_loop_early_is_no_failure(tmp_path: Path) -> None:
 def test_a_periodic_save_that_fails_is_said_and_the_last_one_ends_the_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "file").write_text("in the way")
     ran: list[int] = []
-    folder = tmp_path / "file" / "checkpoints"
+    folder = tmp_path / "checkpoints"
     code = CheckpointError.exit_code
     with ends_with(code), alone(folder, steps=5, interval_s=1e-6) as run:
-        ran += run.steps(save=Counter().save)
+        for step in run.steps(save=Counter().save):
+            ran.append(step)
+            if step == 1:
+                folder.rmdir()
+                folder.write_text("in the way")
     assert ran == [1, 2, 3, 4, 5]
     assert caplog.text.count("training goes on") == 4
     assert "sbtrain: cannot save step 5" in capfd.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_ends_the_run_before_its_first_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ran: list[int] = []
+    with ends_with(CheckpointError.exit_code), alone(tmp_path / "file") as run:
+        ran += run.steps(save=Counter().save)
+    assert ran == []
+    said = capfd.readouterr().err
+    assert "sbtrain: cannot save checkpoints in" in said
+    assert "--train-checkpoint" in said
+
+
+def test_a_run_that_saves_nothing_needs_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with alone(tmp_path / "file", steps=3) as run:
+        assert list(run.steps()) == [1, 2, 3]
 
 
 # -- under a plan ------------------------------------------------------------------------
@@ -470,6 +494,100 @@ def test_metrics_that_are_no_numbers_are_said(
     with caplog.at_level(logging.WARNING), alone(tmp_path) as run:
         run.report(loss=float("inf"))
     assert "loss is inf" in caplog.text
+
+
+class Odd:
+    def __float__(self) -> float:
+        raise RuntimeError("two elements")
+
+
+@pytest.mark.parametrize("value", [None, "high", [1.0], Odd(), 10**400])
+def test_a_report_that_cannot_be_kept_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: object
+) -> None:
+    with join(environ=environment(plan_in(tmp_path, steps=2), tmp_path)) as run:
+        list(run.steps(save=Counter().save))
+        run.report(accuracy=value, loss=0.5)  # type: ignore[arg-type]
+    assert run.exit_code == 0
+    assert "sbtrain: accuracy is " in caplog.text
+    assert "no number" in caplog.text
+    result = json.loads((tmp_path / "run" / "final" / "result.json").read_text())
+    assert result == {"loss": 0.5}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "many"])
+def test_a_description_that_is_no_number_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: object
+) -> None:
+    with alone(tmp_path, steps=2) as run:
+        run.describe(parameters=value, tensors=3)  # type: ignore[arg-type]
+        list(run.steps())
+    assert run.exit_code == 0
+    assert f"parameters={value!r}" in caplog.text
+
+
+def test_results_that_cannot_be_written_are_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with join(environ=environment(plan_in(tmp_path, steps=2), tmp_path)) as run:
+        list(run.steps(save=Counter().save))
+        (tmp_path / "run" / "final").write_text("in the way")
+        run.report(loss=0.5)
+    assert run.exit_code == 0
+    assert 'cannot write the results {"loss": 0.5}' in caplog.text
+
+
+def steps_told(supervisor: PlayedSupervisor) -> list[Message]:
+    return [m for m in hear_all(supervisor) if isinstance(m, StepsBegun | StepsOver)]
+
+
+def test_the_supervisor_is_told_that_all_is_done_and_saved_before_the_script_ends(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with join(environ=environ) as run:
+        supervisor.accept()
+        list(run.steps(save=counter.save))
+        while not isinstance(over := supervisor.hear(), StepsOver):
+            continue
+    assert over == StepsOver(rank=0, step=12, kept=True)
+    assert run.checkpoints.steps() == (12,)
+
+
+def test_the_supervisor_is_told_where_a_loop_was_left(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with join(environ=environ) as run:
+        supervisor.accept()
+        for step in run.steps(save=counter.save):
+            if step == 5:
+                break
+    assert steps_told(supervisor) == [
+        StepsBegun(rank=0, start=0, saves=True),
+        StepsOver(rank=0, step=5, kept=False),
+    ]
+
+
+def test_a_stop_after_the_last_step_lets_the_script_end(
+    tmp_path: Path, supervisor: PlayedSupervisor, counter: Counter
+) -> None:
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with join(environ=environ) as run:
+        supervisor.accept()
+        for step in run.steps(save=counter.save):
+            if step == 12:
+                supervisor.say(Hold(reason="preempted"))
+                while not isinstance(supervisor.hear(), Held):
+                    continue
+                supervisor.say(StopAfter(step=12))
+                eventually(lambda: run._gate.stop_after == 12)
+        run.report(loss=0.5)
+    assert run.exit_code == 0
+    assert (tmp_path / "run" / "final" / "result.json").exists()
+    said = hear_all(supervisor)
+    assert [m.step for m in said if isinstance(m, Saved)] == [12]
+    assert [m.kept for m in said if isinstance(m, StepsOver)] == [True]
 
 
 def test_joining_imports_nothing_heavy() -> None:
