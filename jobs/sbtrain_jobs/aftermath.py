@@ -72,7 +72,7 @@ class Aftermath:
         if verdict.action == "requeue":
             outcome = self._asked_once_more(outcome)
             verdict = self._final(outcome, verdict)
-        if verdict.cause in ("requeued", "none") and (named := named_cause(outcome)):
+        if verdict.cause in ("requeued", "none", "unknown") and (named := named_cause(outcome)):
             verdict = replace(verdict, cause=named)  # Slurm has forgotten why
         if verdict.action == "requeue":
             return self._requeue(verdict, outcome)
@@ -93,6 +93,8 @@ class Aftermath:
             nodes_lost=bool(outcome.lost_nodes),
             resumable=self._plan.resumable,
             requeues_left=self._requeues_left,
+            steps_done=outcome.steps_done,
+            stuck=outcome.stuck,
         )
 
     def _end(self, verdict: Verdict, outcome: Outcome) -> int:
@@ -102,7 +104,12 @@ class Aftermath:
                 self._say(outcome.failure.hint)
         if verdict.words:
             self._say(verdict.words)
-        self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
+        self._record.write(
+            "ended",
+            cause=verdict.cause,
+            exit_code=verdict.exit_code,
+            detail=verdict.words or (outcome.shortfall if outcome.finished else ""),
+        )
         return verdict.exit_code
 
     def _requeue(self, verdict: Verdict, outcome: Outcome) -> int:

@@ -52,11 +52,14 @@ from sbtrain_jobs.staged import (
     wants_staging,
     why_failed,
 )
+from sbtrain_jobs.tally import StepTally
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_perf.request import Plan
 
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
+OUTPUT_WITHIN_S = 1.0  # for what trainers wrote last, on its way through srun
+ASK_AGAIN_EVERY_S = 3.0  # while Slurm has not said why it told us to stop
 OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
 
 
@@ -90,6 +93,7 @@ class Attempt:
         self._roster = Roster(plan, place.nodes)
         self._rendezvous = Rendezvous(plan, place.nodes)
         self._counting = stop.counting_ranks(plan)
+        self._tally = StepTally(plan)
         self._stop = stop.StopState()
         self._step: SlurmStep | None = None
         self._cause: EndCause = "none"
@@ -97,7 +101,11 @@ class Attempt:
         self._noticed_s: float | None = None
         self._notice_detail = ""
         self._notice_written = False
+        self._notice_cause: EndCause = "none"
+        self._problem = ""
+        self._ask_again_s = 0.0
         self._overdue_said = False
+        self._closing_by_s: float | None = None
         self._any_spoke = False
         self._staged_again = False
         self._finished = False  # before anybody was told to end
@@ -200,9 +208,12 @@ class Attempt:
             self._listener.send(peer, Finish(grace_s=0.0))
         elif peer.hello.who == "trainer" and rank in self._counting:
             self._any_spoke = True
+            self._tally.joined(rank)
             self._advance(stop.Joined(rank=rank))
 
     def _heard(self, peer: Peer, message: Message) -> None:
+        if peer.hello.who == "trainer":
+            self._tally.heard(message)
         match message:
             case Ready():
                 if self._phase == "meeting":
@@ -230,7 +241,7 @@ class Attempt:
     def _role_ended(self, rank: int, returncode: int) -> None:
         if self._phase == "training" and self._roster.finished:
             self._finished = True
-            self._say("training is complete")
+            self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
             self._begin_ending(grace_s=FAILED_GRACE_S)
         self._advance(stop.Ended(rank=rank))
         if self._phase != "training":
@@ -243,10 +254,13 @@ class Attempt:
             )
         elif self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
+        elif returncode == 0 and (left := self._tally.left_behind(rank)):
+            self._say(f"warning: {left}, with exit status 0; the others go on")
 
     def _step_ended(self, event: StepEnded) -> None:
         self._step = None
         if self._phase == "ending":
+            self._say_finished()
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
             return
         if event.name == "staging":
@@ -278,7 +292,8 @@ class Attempt:
             if known and found.cause != "time-limit":
                 self._noticed("Slurm says so when asked")
             return
-        if not self._inquiry.open:
+        self._problem = found.problem
+        if known or not self._inquiry.open:
             self._write_notice()
         if known and self._phase == "ending" and not self._any_spoke:
             grace_s = self._grace_s()  # now that the cause is known it may be shorter
@@ -286,12 +301,25 @@ class Attempt:
             self._tell_agents(self._finish(grace_s))
 
     def _write_notice(self) -> None:
-        if self._notice_written:
+        """Once, and once more when the cause comes to be known."""
+        news = self._notice_cause in ("none", "unknown") and self._cause != self._notice_cause
+        if self._notice_written and (not news or self._cause in ("none", "unknown")):
             return
-        self._notice_written = True
+        self._notice_written, self._notice_cause = True, self._cause
         self._record.write("notice", cause=self._cause, detail=self._notice_detail)
         words = {"none": "Slurm gives no reason", "unknown": "Slurm does not say why"}
-        self._say(f"cause: {words.get(self._cause, self._cause)}")
+        problem = f" ({self._problem})" if self._problem and self._cause == "unknown" else ""
+        self._say(f"cause: {words.get(self._cause, self._cause)}{problem}")
+
+    def _say_finished(self) -> None:
+        """Once, behind the trainers' own last lines."""
+        if self._closing_by_s is None:
+            return
+        self._closing_by_s = None
+        if short := self._tally.shortfall():
+            self._say(f"warning: the script ended by itself before its last step: {short}")
+        else:
+            self._say("training is complete")
 
     # -- stopping ----------------------------------------------------------------------
 
@@ -357,9 +385,17 @@ class Attempt:
             self._say(f"no word from {', '.join(missing)}")
             self._roster.lose(missing)
             self._fail(late.exit_code, late.message, hint=late.hint)
+        if self._closing_by_s is not None and now_s > self._closing_by_s:
+            self._say_finished()
         if self._phase != "training" or self._noticed_s is None:
             return
+        if self._cause in ("none", "unknown") and now_s >= self._ask_again_s:
+            self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
+            self._inquiry.ask()
         over_s = now_s - self._noticed_s - self._window_s()
+        if over_s > 0 and self._tally.complete:
+            self._begin_ending(grace_s=0.0)
+            return
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
             self._say("not saved within the grace; the last periodic checkpoint counts")
@@ -389,6 +425,7 @@ class Attempt:
 
     def _outcome(self) -> Outcome:
         self._roster.silent()
+        self._say_finished()
         if self._noticed_s is not None:
             self._write_notice()
         return Outcome(
@@ -399,6 +436,9 @@ class Attempt:
             failure=self._failure,
             lost_nodes=self._roster.lost_nodes,
             saved_step=self._stop.saved_step,
+            steps_done=self._tally.complete,
+            shortfall=self._tally.shortfall(),
+            stuck=self._tally.stuck() if self._noticed_s is not None else "",
         )
 
     def _end_step(self) -> None:

@@ -36,3 +36,6 @@ class Outcome:
     failure: Failure | None
     lost_nodes: tuple[str, ...]
     saved_step: int | None
+    steps_done: bool = False  # all, and their state is saved; the script may still run
+    shortfall: str = ""  # planned steps that a finished script has not done, in words
+    stuck: str = ""  # it kept nothing new, in words

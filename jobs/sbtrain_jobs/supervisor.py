@@ -8,7 +8,7 @@ import queue
 import resource
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sbtrain_jobs.aftermath import Aftermath
 from sbtrain_jobs.attempt import Attempt
@@ -16,7 +16,7 @@ from sbtrain_jobs.cause import CauseInquiry
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.job_control import JobControl
 from sbtrain_jobs.launch import chief_rank
-from sbtrain_jobs.ledger import Ledger, attempts, next_attempt
+from sbtrain_jobs.ledger import AttemptRecord, Ledger, attempts, next_attempt
 from sbtrain_jobs.outcome import Events
 from sbtrain_jobs.place import (
     attempt_folder,
@@ -77,6 +77,10 @@ def supervise(
     record.start()
     requeued = max(place.restart_count, sum(r.job_id == place.job_id for r in earlier))
     try:
+        if completed_when_told_to_stop(earlier, place.job_id):
+            record.progress.say("all steps were done and saved before: nothing is left to do")
+            record.write("ended", cause="completed", exit_code=0, detail="nothing was left")
+            return 0
         if requeued > plan.max_requeues:
             raise LaunchError(
                 f"job {place.job_id} was requeued {counted(requeued, 'time')}, the plan allows "
@@ -117,6 +121,17 @@ def supervise(
         raise
     finally:
         record.close()
+
+
+def completed_when_told_to_stop(earlier: Sequence[AttemptRecord], job_id: str) -> bool:
+    """Slurm puts a preempted job back into the queue even where it has ended well."""
+    last = earlier[-1] if earlier else None
+    return (
+        last is not None
+        and last.job_id == job_id
+        and last.cause == "completed"
+        and bool(last.notices)
+    )
 
 
 def _allow_connections(count: int) -> None:

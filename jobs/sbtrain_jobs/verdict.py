@@ -10,6 +10,11 @@ from sbtrain_jobs.job_control import EndCause
 from sbtrain_jobs.messages import EXIT_STOPPED
 
 EXIT_ENDED_BY_NOTICE = 143  # 128 + TERM: stopped as told, and not put back into the queue
+DONE_WORDS = "all steps were done and saved; the script did not end by itself"
+STUCK_HINT = (
+    "see in the trainers' logs what hangs, or give it more --time, or an earlier --signal to "
+    "save in"
+)
 
 # Causes that explain a failing trainer by themselves: Slurm is taking the nodes away.
 _TAKEN: tuple[EndCause, ...] = ("preempted", "cancelled", "requeued", "node-fail")
@@ -21,6 +26,8 @@ class Facts:
 
     failed_code: exit status of the first trainer, or step of ours, that failed; negative
         when a signal ended it. failed_first: it failed before any notice.
+    steps_done: all steps were done and saved, though the script has not ended.
+    stuck: the attempt kept nothing new, in words; empty where it did, or nobody knows.
     requeues_left: how often the job may still be put back into the queue.
     """
 
@@ -32,6 +39,8 @@ class Facts:
     nodes_lost: bool
     resumable: bool
     requeues_left: int
+    steps_done: bool = False
+    stuck: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +78,12 @@ def after_notice(facts: Facts) -> Verdict:
     cause = facts.cause
     if cause == "cancelled":
         return _end(cause, "the job was cancelled: that is final")
+    if facts.steps_done and cause != "node-fail":
+        return Verdict(action="end", exit_code=0, cause="completed", words=DONE_WORDS)
     if cause in ("requeued", "node-fail"):
         return Verdict(action="end", exit_code=EXIT_STOPPED, cause=cause)
+    if facts.stuck and cause == "time-limit":
+        return _end("failed", f"error: {facts.stuck}; {STUCK_HINT}")
     if not facts.resumable:
         return _end(cause, "the run declares no way to resume, so it is not requeued")
     if facts.requeues_left <= 0:

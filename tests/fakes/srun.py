@@ -7,6 +7,7 @@ and exits with the highest exit status. Injected by the environment:
     FAKE_SRUN_STAGE_S=S   staging takes S seconds, and brings nothing
     FAKE_SRUN_STAGE_DIES=N  the first N stagings are killed before they begin
     FAKE_SRUN_STATUS=N    exit with N, whatever the tasks' exit statuses are
+    FAKE_SRUN_LATE_S=S    pass the tasks' output on S seconds after they have ended
     FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
 """
 
@@ -40,8 +41,11 @@ def main(argv: list[str]) -> int:
     options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
     tasks = int(options["ntasks"])
     skipped = {int(n) for n in os.environ.get("FAKE_SRUN_SKIP", "").split(",") if n}
+    late_s = float(os.environ.get("FAKE_SRUN_LATE_S", "0"))
+    held = Path(os.environ["FAKE_SRUN_PIDS"], "held") if late_s else None
+    output = None if held is None else held.open("wb")
     running = [
-        subprocess.Popen(argv[first:], env=environment(task, tasks))
+        subprocess.Popen(argv[first:], env=environment(task, tasks), stdout=output)
         for task in range(tasks)
         if task not in skipped
     ]
@@ -55,6 +59,10 @@ def main(argv: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     codes = [process.wait() for process in running]
+    if held is not None:
+        time.sleep(late_s)
+        sys.stdout.buffer.write(held.read_bytes() + b"srun is late\n")
+        sys.stdout.buffer.flush()
     if status := os.environ.get("FAKE_SRUN_STATUS"):
         return int(status)
     return max([128 - code if code < 0 else code for code in codes], default=0)

@@ -59,6 +59,26 @@ def test_training_that_finished_after_the_notice_is_complete() -> None:
     assert verdict(finished=True) == ("end", 0, "completed")
 
 
+@pytest.mark.parametrize("cause", ["preempted", "time-limit", "none", "unknown", "requeued"])
+def test_a_run_that_was_done_and_saved_when_told_to_stop_is_complete(cause: EndCause) -> None:
+    found = judge(dataclasses.replace(STOPPED, cause=cause, steps_done=True, resumable=False))
+    assert (found.action, found.exit_code, found.cause) == ("end", 0, "completed")
+    assert found.words == "all steps were done and saved; the script did not end by itself"
+
+
+def test_a_cancel_of_a_run_that_was_done_stays_a_cancel() -> None:
+    assert verdict(cause="cancelled", steps_done=True) == ("end", 143, "cancelled")
+
+
+def test_a_time_limit_without_any_progress_ends_the_run_and_a_preemption_does_not() -> None:
+    found = judge(dataclasses.replace(STOPPED, cause="time-limit", stuck="no progress"))
+    assert (found.action, found.exit_code, found.cause) == ("end", 143, "failed")
+    assert found.words.startswith("error: no progress; see in the trainers' logs what hangs")
+    for cause in ("preempted", "none"):
+        assert verdict(cause=cause, stuck="no progress")[0] == "requeue"
+    assert verdict(cause="node-fail", stuck="no progress") == ("end", 85, "node-fail")
+
+
 def test_a_failure_is_the_jobs_exit_code() -> None:
     failed = {"noticed": False, "cause": "none", "failed_code": 3, "failed_first": True}
     assert verdict(**failed) == ("end", 3, "failed")
