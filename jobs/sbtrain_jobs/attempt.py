@@ -60,6 +60,7 @@ ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
 OUTPUT_WITHIN_S = 1.0  # for what trainers wrote last, on its way through srun
 ASK_AGAIN_EVERY_S = 3.0  # while Slurm has not said why it told us to stop
+SAME_NOTICE_S = 2.0  # signals of one notice come within this, as it ends others follow
 OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
 
 
@@ -326,6 +327,9 @@ class Attempt:
     def _noticed(self, detail: str) -> None:
         self._inquiry.ask()
         if self._noticed_s is not None:
+            again_s = time.monotonic() - self._noticed_s
+            if detail.startswith("SIGTERM") and again_s > SAME_NOTICE_S:
+                self._last_call()
             return
         self._noticed_s = time.monotonic()
         self._notice_detail = detail
@@ -336,6 +340,11 @@ class Attempt:
             self._advance(stop.StopAsked(reason=detail))
         else:
             self._begin_ending(grace_s=0.0)
+
+    def _last_call(self) -> None:
+        """Slurm kills soon. Who is still saving may go on until then."""
+        if self._phase == "training" and self._tally.complete:
+            self._begin_ending(grace_s=1.0)
 
     def _advance(self, event: stop.StopEvent) -> None:
         agreed_step = self._stop.agreed_step

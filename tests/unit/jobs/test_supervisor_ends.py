@@ -65,6 +65,18 @@ def test_a_script_that_hangs_when_all_is_saved_is_complete(
     assert run.saved_steps == [3]
 
 
+def test_slurms_last_signal_ends_a_complete_run_at_once(make_run: MakeRun) -> None:
+    run = make_run(TRAIN + "print('hangs', flush=True); time.sleep(600)\n", steps=3)
+    run.start()
+    run.wait_for(lambda: "hangs" in run.output and "hangs" in run.log("worker-1"))
+    run.say_cause("time-limit")
+    run.signal(USR1)  # a minute before the end, as far as the plan knows
+    time.sleep(3.0)
+    run.signal(TERM)
+    assert run.wait(10) == 0, run.output
+    assert run.last("ended").cause == "completed"
+
+
 def test_what_slurm_restarts_though_it_was_complete_ends_at_once(make_run: MakeRun) -> None:
     run = make_run(TRAIN + "time.sleep(600)\n", steps=3, grace_s=4.0)
     run.start()
