@@ -55,6 +55,7 @@ from sbtrain_jobs.staged import (
 from sbtrain_jobs.tally import StepTally
 from sbtrain_jobs.trainer_log import how_it_ended, last_lines
 from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import size
 
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
@@ -135,8 +136,8 @@ class Attempt:
 
     def _begin_staging(self) -> None:
         assert self._plan.scratch_path is not None
-        size_mib = self._plan.data.total_bytes / (1 << 20)
-        self._say(f"staging {size_mib:.3g} MiB to {counted(self._plan.nodes, 'node')}")
+        data, nodes = size(self._plan.data.total_bytes), counted(self._plan.nodes, "node")
+        self._say(f"staging {data} to {nodes}")
         self._start_step(
             "staging",
             launch.staging_command(

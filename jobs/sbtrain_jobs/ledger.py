@@ -60,6 +60,7 @@ class AttemptRecord:
     saved_step: int | None = None
     ended_at: str = ""
     cause: str = ""
+    detail: str = ""  # what else is to be said of the end
     exit_code: int | None = None
     requeued: bool = False
 
@@ -135,7 +136,11 @@ def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
                 record = replace(record, saved_step=entry.step)
             case "ended":
                 record = replace(
-                    record, ended_at=entry.at, cause=entry.cause, exit_code=entry.exit_code
+                    record,
+                    ended_at=entry.at,
+                    cause=entry.cause,
+                    detail=entry.detail,
+                    exit_code=entry.exit_code,
                 )
             case "requeued":
                 record = replace(record, requeued=True)

@@ -31,6 +31,7 @@ class StepTally:
         self._saved = False  # in this attempt
         self._saves = False  # the chief's loop has a function that saves
         self._step: dict[int, int] = {}  # the last one begun, of each rank that joined
+        self._begun: set[int] = set()
         self._over: set[int] = set()
         self._kept = False
 
@@ -43,8 +44,10 @@ class StepTally:
         match message:
             case StepsBegun(rank=rank, start=start, saves=saves):
                 self._reached(rank, start)
+                self._begun.add(rank)
                 self._saves = self._saves or (saves and rank == self._chief)
             case StepsDone(rank=rank, first=first, seconds=seconds):
+                self._begun.add(rank)
                 self._reached(rank, first + len(seconds) - 1)
             case Held(rank=rank, step=step):
                 self._reached(rank, step)
@@ -70,7 +73,9 @@ class StepTally:
     def shortfall(self) -> str:
         """Which steps were planned and not done by ranks that all ended well; or nothing."""
         found = []
-        if self._short(self._chief):
+        if self._short(self._chief) and self._chief not in self._begun:
+            found.append(f"no step of run.steps() was begun, {self._plan.steps} were planned")
+        elif self._short(self._chief):
             found.append(f"ended after step {self._of_planned(self._chief)}")
         for rank in sorted(self._counting - {self._chief}):
             if self._short(rank) and self._step[rank] < self._step.get(self._chief, 0):

@@ -163,6 +163,8 @@ def _attempts(status: RunStatus) -> Iterator[str]:
         if one.ended_at:
             passed = _between(one.started_at, one.ended_at)
             words.append(f"{one.cause} after {passed}")
+            if one.detail:
+                words.append(one.detail)
             if one.exit_code:
                 words.append(f"exit status {one.exit_code}")
         if one.requeued:

@@ -172,7 +172,8 @@ def test_a_script_that_ends_before_its_first_step_is_said(make_run: MakeRun) -> 
     run = make_run(TRAIN.replace("weight = 0\n", "raise SystemExit(0)\n"), steps=60)
     run.start()
     assert run.wait() == 0, run.output
-    assert run.last("ended").detail == "ended after step 0 of 60"
+    said = "no step of run.steps() was begun, 60 were planned"
+    assert run.last("ended").detail == said
 
 
 def test_a_worker_that_leaves_while_the_chief_goes_on_is_said(make_run: MakeRun) -> None:
