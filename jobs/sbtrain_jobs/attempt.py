@@ -22,7 +22,6 @@ from sbtrain_jobs.cause import CauseFound, CauseInquiry
 from sbtrain_jobs.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.grace import FAILED_GRACE_S, window_s
-from sbtrain_jobs.job_control import EndCause
 from sbtrain_jobs.messages import (
     Finish,
     Held,
@@ -37,6 +36,7 @@ from sbtrain_jobs.messages import (
     StepsDone,
     StopAfter,
 )
+from sbtrain_jobs.notice import EndNotice, is_named
 from sbtrain_jobs.outcome import Events, Failure, Outcome
 from sbtrain_jobs.place import Place
 from sbtrain_jobs.progress import counted
@@ -98,13 +98,8 @@ class Attempt:
         self._tally = StepTally(plan)
         self._stop = stop.StopState()
         self._step: SlurmStep | None = None
-        self._cause: EndCause = "none"
-        self._first_cause: EndCause = "none"
+        self._notice = EndNotice(record)
         self._noticed_s: float | None = None
-        self._notice_detail = ""
-        self._notice_written = False
-        self._notice_cause: EndCause = "none"
-        self._problem = ""
         self._ask_again_s = 0.0
         self._overdue_said = False
         self._closing_by_s: float | None = None
@@ -285,33 +280,17 @@ class Attempt:
             self._end_by_s = time.monotonic() + LAST_WORDS_S
 
     def _cause_found(self, found: CauseFound) -> None:
-        known = found.cause not in ("none", "unknown")
-        if self._cause != "cancelled" and (known or self._cause in ("none", "unknown")):
-            self._cause = found.cause
-            if self._first_cause in ("none", "unknown"):
-                self._first_cause = found.cause
+        known = self._notice.learn(found)
         if self._noticed_s is None:
             if known and found.cause != "time-limit":
                 self._noticed("Slurm says so when asked")
             return
-        self._problem = found.problem
         if known or not self._inquiry.open:
-            self._write_notice()
+            self._notice.write()
         if known and self._phase == "ending" and not self._any_spoke:
             grace_s = self._grace_s()  # now that the cause is known it may be shorter
             self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
             self._tell_agents(self._finish(grace_s))
-
-    def _write_notice(self) -> None:
-        """Once, and once more when the cause comes to be known."""
-        news = self._notice_cause in ("none", "unknown") and self._cause != self._notice_cause
-        if self._notice_written and (not news or self._cause in ("none", "unknown")):
-            return
-        self._notice_written, self._notice_cause = True, self._cause
-        self._record.write("notice", cause=self._cause, detail=self._notice_detail)
-        words = {"none": "Slurm gives no reason", "unknown": "Slurm does not say why"}
-        problem = f" ({self._problem})" if self._problem and self._cause == "unknown" else ""
-        self._say(f"cause: {words.get(self._cause, self._cause)}{problem}")
 
     def _say_finished(self) -> None:
         """Once, behind the trainers' own last lines."""
@@ -333,7 +312,7 @@ class Attempt:
                 self._last_call()
             return
         self._noticed_s = time.monotonic()
-        self._notice_detail = detail
+        self._notice.detail = detail
         if self._phase == "ending":
             return
         self._say(f"told to stop: {detail}")
@@ -384,7 +363,7 @@ class Attempt:
         self._tell_agents(self._finish(grace_s))
 
     def _finish(self, grace_s: float) -> Finish:
-        noticed = self._noticed_s is not None and self._cause != "cancelled"
+        noticed = self._noticed_s is not None and self._notice.cause != "cancelled"
         hand_on = noticed and self._failure is None and not self._any_spoke
         return Finish(grace_s=grace_s, signal=self._plan.preemption_signal if hand_on else "")
 
@@ -399,7 +378,7 @@ class Attempt:
             self._say_finished()
         if self._phase != "training" or self._noticed_s is None:
             return
-        if self._cause in ("none", "unknown") and now_s >= self._ask_again_s:
+        if not is_named(self._notice.cause) and now_s >= self._ask_again_s:
             self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
             self._inquiry.ask()
         over_s = now_s - self._noticed_s - self._window_s()
@@ -409,11 +388,11 @@ class Attempt:
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
             self._say("not saved within the grace; the last periodic checkpoint counts")
-        if over_s > (OVERDUE_S if self._cause == "preempted" else 0.0):
+        if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
             self._begin_ending(grace_s=0.0)
 
     def _window_s(self) -> float:
-        return window_s(self._plan, cause=self._cause, detail=self._notice_detail)
+        return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
 
     def _grace_s(self) -> float:
         """Until KILL for trainers that may be saving."""
@@ -437,12 +416,12 @@ class Attempt:
         self._roster.silent()
         self._say_finished()
         if self._noticed_s is not None:
-            self._write_notice()
+            self._notice.write()
         return Outcome(
             finished=self._finished,
             noticed=self._noticed_s is not None,
-            cause=self._cause,
-            first_cause=self._first_cause,
+            cause=self._notice.cause,
+            first_cause=self._notice.first_cause,
             failure=self._failure,
             lost_nodes=self._roster.lost_nodes,
             saved_step=self._stop.saved_step,

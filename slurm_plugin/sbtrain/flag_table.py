@@ -12,7 +12,7 @@ TABLE = (
     ("train-steps", "S", "steps of all-reduce or updates of the servers"),
     ("train-samples", "N", "samples in the data, where the file does not say"),
     ("train-batch", "B", "samples per worker and step [128]"),
-    ("train-checkpoint", "DIR", "folder of the checkpoints; says that the script resumes"),
+    ("train-checkpoint", "DIR", "folder with a folder of checkpoints for each run; it resumes"),
     ("train-no-resume", "", "never requeue, even if the script could resume"),
     ("train-name", "NAME", "workload, under which is learnt [the script's name]"),
     ("train-params", "P", "parameters of the network, e.g. 25.6M"),
