@@ -57,6 +57,6 @@ def run_again(
 
 
 def _normal_share(z: Floats) -> Floats:
-    """Within 3e-4 of the normal law's distribution: Tocher's form, third order."""
+    """The normal law's distribution, within 3e-4. Source: Page, 1977."""
     z = np.clip(z, -9.0, 9.0)
     return np.asarray(0.5 * (1.0 + np.tanh(0.7978845608 * (z + 0.044715 * z**3))))

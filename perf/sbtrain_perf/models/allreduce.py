@@ -62,7 +62,7 @@ def step_s(
     `(compute^g + (transfers transfer)^g + (hops hop)^g)^(1/g)`: communication hides behind
     computing as far as the longer of the two lets it; g = sharpness, 1 where nothing overlaps.
     Our own form; from runs on one and two nodes it predicts three to six within 9 %, a sum of
-    compute and a ring within 37 % (Pollux step times).
+    compute and a ring within 35 % (Pollux step times).
     """
     moved_s = transfers(nodes, loads=loads) * transfer_s
     hopped_s = hops(nodes) * hop_s

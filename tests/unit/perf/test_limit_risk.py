@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from decisions import chosen_row, cluster, decide, partition, request
 
+from sbtrain_perf.decision import odds_in_words
 from sbtrain_perf.intervals import Deviations
 from sbtrain_perf.limit_risk import kept_share
 from sbtrain_perf.request import NodeRange, Objective, Partition
@@ -113,3 +114,19 @@ def test_more_cpus_than_threads_is_refused() -> None:
     assert "999 CPUs a node were asked for, it has 16 cores" in refused.refusal
     fits = request(sbatch_options=("--cpus-per-task=32",))
     assert decide(fits, cluster()).chosen is not None
+
+
+@pytest.mark.parametrize(
+    ("odds", "words"),
+    [
+        (0.004, "less than 1 %"),
+        (0.0199, "1 %"),
+        (0.9, "90 %"),
+        (0.9049, "90 %"),
+        (0.9949, "99.4 %"),
+        (0.998, "99.8 %"),
+        (0.9995, "more than 99.9 %"),
+    ],
+)
+def test_odds_are_never_said_greater_than_they_are(odds: float, words: str) -> None:
+    assert odds_in_words(odds) == words

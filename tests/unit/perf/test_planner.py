@@ -22,7 +22,6 @@ from sbtrain_perf.coefficients import (
     OwnRuns,
     with_learnt,
 )
-from sbtrain_perf.decision import odds_in_words
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import normal_share
 from sbtrain_perf.planner import Row, examine, roles_of
@@ -505,44 +504,3 @@ def test_activations_count_against_memory() -> None:
     decision = decide(request(model=model), cluster(partition(memory_gib_per_node=30)))
     assert decision.chosen is None
     assert "32 GiB a worker, a node has 30" in decision.refusal
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (("--mem=900G",), "900 GiB a node were asked for, it has 64"),
-        (("--mem", "70000"), "68.4 GiB a node were asked for"),
-        (("--gres=gpu:8",), "8 GPUs a node were asked for, it has 4"),
-        (("--gres=shard:2,gpu:k80:5",), "5 GPUs a node were asked for, it has 4"),
-        (("--gpus-per-node", "k80:6"), "6 GPUs a node were asked for, it has 4"),
-    ],
-)
-def test_what_no_node_has_is_refused(options: tuple[str, ...], reason: str) -> None:
-    shape = cluster(partition(gpu=K80, gpus_per_node=4))
-    decision = decide(request(sbatch_options=options), shape)
-    assert decision.chosen is None
-    assert reason in decision.refusal
-
-
-@pytest.mark.parametrize(
-    "options", [("--mem=64G",), ("--mem=0",), ("--mem", "1T", "--mem=2G"), ("--gres=gpu:4",)]
-)
-def test_what_a_node_has_is_not_refused(options: tuple[str, ...]) -> None:
-    shape = cluster(partition(gpu=K80, gpus_per_node=4))
-    assert decide(request(sbatch_options=options), shape).chosen is not None
-
-
-@pytest.mark.parametrize(
-    ("odds", "words"),
-    [
-        (0.004, "less than 1 %"),
-        (0.0199, "1 %"),
-        (0.9, "90 %"),
-        (0.9049, "90 %"),
-        (0.9949, "99.4 %"),
-        (0.998, "99.8 %"),
-        (0.9995, "more than 99.9 %"),
-    ],
-)
-def test_odds_are_never_said_greater_than_they_are(odds: float, words: str) -> None:
-    assert odds_in_words(odds) == words

@@ -1,0 +1,35 @@
+"""What the user's own sbatch options ask of a node binds the plan."""
+
+from __future__ import annotations
+
+import pytest
+from decisions import cluster, decide, partition, request
+
+from sbtrain_perf.request import GpuType
+
+K80 = GpuType(name="K80", peak_tflops=4.113, memory_gib=12, memory_bytes_s=2.4e11)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--mem=900G",), "900 GiB a node were asked for, it has 64"),
+        (("--mem", "70000"), "68.4 GiB a node were asked for"),
+        (("--gres=gpu:8",), "8 GPUs a node were asked for, it has 4"),
+        (("--gres=shard:2,gpu:k80:5",), "5 GPUs a node were asked for, it has 4"),
+        (("--gpus-per-node", "k80:6"), "6 GPUs a node were asked for, it has 4"),
+    ],
+)
+def test_what_no_node_has_is_refused(options: tuple[str, ...], reason: str) -> None:
+    shape = cluster(partition(gpu=K80, gpus_per_node=4))
+    decision = decide(request(sbatch_options=options), shape)
+    assert decision.chosen is None
+    assert reason in decision.refusal
+
+
+@pytest.mark.parametrize(
+    "options", [("--mem=64G",), ("--mem=0",), ("--mem", "1T", "--mem=2G"), ("--gres=gpu:4",)]
+)
+def test_what_a_node_has_is_not_refused(options: tuple[str, ...]) -> None:
+    shape = cluster(partition(gpu=K80, gpus_per_node=4))
+    assert decide(request(sbatch_options=options), shape).chosen is not None
