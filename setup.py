@@ -1,5 +1,7 @@
 """Builds the four wings and the site files as one distribution: sbtrain."""
 
+from pathlib import Path
+
 from setuptools import setup
 
 WINGS = {
@@ -8,27 +10,20 @@ WINGS = {
     "sbtrain_perf": "perf/sbtrain_perf",
     "sbtrain_staging": "io_staging/sbtrain_staging",
 }
-SUBPACKAGES = {
-    "sbtrain": ["cluster", "commands", "slurm"],
-    "sbtrain_perf": ["fitting", "models", "regret", "score"],
-}
 DATA = {"sbtrain_sites": "site-configs"}
 
+ROOT = Path(__file__).parent
+PACKAGES = {
+    ".".join((wing, *init.parent.relative_to(ROOT / folder).parts)): str(
+        init.parent.relative_to(ROOT)
+    )
+    for wing, folder in WINGS.items()
+    for init in sorted((ROOT / folder).rglob("__init__.py"))
+}
+
 setup(
-    packages=[
-        *WINGS,
-        *DATA,
-        *(f"{wing}.{sub}" for wing, subs in SUBPACKAGES.items() for sub in subs),
-    ],
-    package_dir={
-        **WINGS,
-        **DATA,
-        **{
-            f"{wing}.{sub}": f"{WINGS[wing]}/{sub}"
-            for wing, subs in SUBPACKAGES.items()
-            for sub in subs
-        },
-    },
+    packages=[*PACKAGES, *DATA],
+    package_dir={**PACKAGES, **DATA},
     package_data={
         "sbtrain_sites": ["*.toml", "*.json"],
         "sbtrain_perf": ["py.typed", "*.json"],

@@ -25,9 +25,9 @@ from staging_runs import LIMIT_S, MIB, SEED, Bench, make_file, make_tree, say, t
 
 from sbtrain_jobs.process import end_session, run_command, start_process
 from sbtrain_perf.errors import SbtrainError
+from sbtrain_staging.engine.simulate import Rates, simulated_seconds
 from sbtrain_staging.errors import StagingError
-from sbtrain_staging.reader import open_staged
-from sbtrain_staging.simulate import Rates, simulated_seconds
+from sbtrain_staging.readers.reader import open_staged
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK_MBIT = 100

@@ -14,7 +14,7 @@ from pathlib import Path
 from staging_room import MPI_OVER_TCP, Room
 
 from sbtrain_jobs.process import run_command
-from sbtrain_staging.report import StagingReport, read_report
+from sbtrain_staging.reports.run_report import StagingReport, read_report
 
 MPIEXEC = Path(sys.prefix, "bin", "mpiexec")
 MIB = 1 << 20

@@ -63,7 +63,7 @@ def help_rows() -> list[Row]:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     modules = set(said.stderr.split())
-    if said.returncode or "sbtrain.flag_table" not in modules:
+    if said.returncode or "sbtrain.options.flag_table" not in modules:
         raise SystemExit(f"sbtrain --help failed: {said.stderr}")
     heavy = len(modules & set(HEAVY))
     rows.append(row("heavy packages that sbtrain --help imports", "none", heavy, 0))

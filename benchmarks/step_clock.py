@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench_table import BenchRow, finish
 
-from sbtrain_jobs.seat import Defaults, Seat, seat_from_environment
-from sbtrain_jobs.session import Run
+from sbtrain_jobs.training.context import Defaults, TrainerContext, trainer_context
+from sbtrain_jobs.training.session import Run
 
 STEPS = 200_000
 REPEATS = 5
@@ -66,10 +66,10 @@ def run_loop_us(*, control: str) -> float:
         return spent_s / STEPS * 1e6
 
 
-def alone(folder: Path, *, control: str) -> Seat:
+def alone(folder: Path, *, control: str) -> TrainerContext:
     import dataclasses
 
-    seat = seat_from_environment({}, Defaults(steps=STEPS, checkpoint_folder=folder))
+    seat = trainer_context({}, Defaults(steps=STEPS, checkpoint_folder=folder))
     return dataclasses.replace(seat, control=control)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.cluster import Cluster
+from sbtrain.cluster import PrivateCluster
 from sbtrain.cluster.config import node_names
 from sbtrain.cluster.daemons import Daemons
-from sbtrain.cluster.folder import ClusterFolder, Ports, Record
+from sbtrain.cluster.folder import ClusterFolder, ClusterRecord, Ports
 from sbtrain.cluster.processes import Identity, is_running, relatives
 from sbtrain_jobs.process import run_command
 
 NODES = node_names(2)
-RECORD = Record(
+RECORD = ClusterRecord(
     version=1,
     cluster_id="0" * 32,
     created="2026-01-01T00:00:00+00:00",
@@ -37,7 +37,7 @@ RECORD = Record(
 )
 
 
-def slurm(cluster: Cluster, *argv: str, timeout_s: float = 60) -> str:
+def slurm(cluster: PrivateCluster, *argv: str, timeout_s: float = 60) -> str:
     environment = {**os.environ, **cluster.environment}
     return run_command(argv, timeout_s=timeout_s, env=environment).stdout.strip()
 
@@ -51,16 +51,16 @@ def until(what: str, holds: Callable[[], bool], *, seconds: float) -> float:
     return time.monotonic() - begin
 
 
-def assert_every_node_works(cluster: Cluster) -> None:
+def assert_every_node_works(cluster: PrivateCluster) -> None:
     said = slurm(cluster, "srun", "-p", "spot", "-N8", "printenv", "SLURMD_NODENAME")
     assert sorted(said.split()) == ["c1", "c2", "c3", "c4", "g1", "g2", "g3", "g4"]
 
 
-def daemons_of(cluster: Cluster) -> dict[str, Identity]:
+def daemons_of(cluster: PrivateCluster) -> dict[str, Identity]:
     return Daemons.of(ClusterFolder.at(cluster.folder)).running()
 
 
-def kin_of(record: Record, folder: Path) -> list[str]:
+def kin_of(record: ClusterRecord, folder: Path) -> list[str]:
     found = relatives(cluster_id=record.cluster_id, conf=record.conf, log=folder / "log")
     return [f"{one.program} {one.identity.pid}" for one in found]
 

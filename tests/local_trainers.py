@@ -18,12 +18,11 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from plans import example_plan
-from sbtrain_jobs.control import ControlEvent, ControlListener, Peer, PeerJoined, PeerSaid
-from sbtrain_jobs.launch import RoleContext, role_environment
-from sbtrain_jobs.messages import Held, Hold, Message, PhaseDone, Saved, StepsDone, StopAfter
-from sbtrain_jobs.ports import HeldPort
+from sbtrain_jobs.layouts.environment import RoleContext, role_environment
+from sbtrain_jobs.layouts.ranks import counting_ranks
+from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.process import end_session, run_command, start_process
-from sbtrain_jobs.stop import (
+from sbtrain_jobs.supervisor.stop_agreement import (
     HeldAt,
     Joined,
     SendHold,
@@ -32,7 +31,16 @@ from sbtrain_jobs.stop import (
     StopEvent,
     StopState,
     advance,
-    counting_ranks,
+)
+from sbtrain_jobs.wire.control import ControlEvent, ControlListener, Peer, PeerJoined, PeerSaid
+from sbtrain_jobs.wire.messages import (
+    Held,
+    Hold,
+    Message,
+    PhaseDone,
+    Saved,
+    StepsDone,
+    StopAfter,
 )
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Layout, Plan, Role

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from sbtrain_jobs.messages import Message, from_line, to_line
+from sbtrain_jobs.wire.messages import Message, from_line, to_line
 
 
 class PlayedSupervisor:

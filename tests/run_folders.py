@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plans import example_plan
-from sbtrain.ledger import Run
+from sbtrain.runs.run_list import ListedRun
 from sbtrain_jobs.ledger import Ledger, LedgerEntry
 from sbtrain_perf.codec import plan_to_json
 
@@ -13,7 +13,7 @@ BEGAN = "2026-11-30T00:00:00+00:00"
 ENDED = "2026-11-30T00:05:00+00:00"
 
 
-def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> Run:
+def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> ListedRun:
     """A run's folder as the login node leaves it."""
     run_id = f"digits-{job_id}"
     folder = place / run_id / (f"task-{task}" if task else "")
@@ -21,7 +21,7 @@ def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> 
     changes.setdefault("checkpoint_dir", str(folder / "checkpoints"))
     plan = example_plan(run_id=run_id, run_dir=str(folder), submitted_at=BEGAN, **changes)
     (folder / "plan.json").write_text(plan_to_json(plan))
-    return Run(
+    return ListedRun(
         run_id=run_id,
         job_id=job_id,
         run_dir=str(place / run_id),
@@ -30,7 +30,7 @@ def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> 
     )
 
 
-def tell(run: Run, *entries: LedgerEntry) -> None:
+def tell(run: ListedRun, *entries: LedgerEntry) -> None:
     for entry in entries:
         Ledger(run.run_dir).append(entry)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from accuracy_checks.checking import Check
-from sbtrain_perf.regret.choosing import Summary, judge, summarise
+from sbtrain_perf.regret.choosing import Summary, choices_on, summarise
 from sbtrain_perf.regret.curves import all_curves, server_curves
 
 
 def checks(data: Path, scratch: Path) -> list[Check]:
     del scratch
     curves = all_curves(data)
-    time = _over_all(summarise([c for curve in curves for c in judge(curve, "time")]))
-    hours = _over_all(summarise([c for curve in curves for c in judge(curve, "node-hours")]))
+    time = _over_all(summarise([c for curve in curves for c in choices_on(curve, "time")]))
+    hours = _over_all(
+        summarise([c for curve in curves for c in choices_on(curve, "node-hours")])
+    )
     blind = server_curves(data, fitted_servers=(1,))
-    unseen = _over_all(summarise([c for curve in blind for c in judge(curve, "time")]))
+    unseen = _over_all(summarise([c for curve in blind for c in choices_on(curve, "time")]))
     lines = [
         Check(
             what="fastest of all configurations from few points, % of curves within 5 %",

@@ -193,18 +193,18 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
 
 
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    from sbtrain_staging.housekeeping import copies_on, shown_copies
-    from sbtrain_staging.scratch import expand_template
-    from sbtrain_staging.world import node_name
+    from sbtrain_staging.cache.housekeeping import copies_on, shown_copies
+    from sbtrain_staging.cache.scratch import expand_template
+    from sbtrain_staging.ranks.world import node_name
 
     copies = copies_on(expand_template(options.to, environ))
     _print(options, copies, shown_copies(node_name(environ), copies))
 
 
 def _clean(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    from sbtrain_staging.housekeeping import clean, shown_copies
-    from sbtrain_staging.scratch import expand_template
-    from sbtrain_staging.world import node_name
+    from sbtrain_staging.cache.housekeeping import clean, shown_copies
+    from sbtrain_staging.cache.scratch import expand_template
+    from sbtrain_staging.ranks.world import node_name
 
     removed = clean(
         expand_template(options.to, environ),
@@ -217,9 +217,9 @@ def _clean(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
 
 
 def _plan(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    from sbtrain_staging.forecast import forecast, shown_forecasts
-    from sbtrain_staging.scan import scan
-    from sbtrain_staging.simulate import Rates
+    from sbtrain_staging.engine.simulate import Rates
+    from sbtrain_staging.reports.estimate import forecast, shown_forecasts
+    from sbtrain_staging.sources.scan import scan
 
     rates = Rates(
         source_bytes_per_s=options.source_rate,
@@ -237,9 +237,9 @@ def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], tex
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from sbtrain_staging.settings import DEFAULT_HOLD_S, Settings
-    from sbtrain_staging.stage import Stager
-    from sbtrain_staging.world import join_world, launched_rank
+    from sbtrain_staging.engine.settings import DEFAULT_HOLD_S, Settings
+    from sbtrain_staging.engine.stage import Stager
+    from sbtrain_staging.ranks.world import join_world, launched_rank
 
     try:
         share = options.share or share_of(environ)
@@ -297,7 +297,7 @@ def _keep_exit_code(error: StagingError) -> None:
 
 
 def _failed(error: StagingError, report: Path | None, environ: Mapping[str, str]) -> int:
-    from sbtrain_staging.report import write_failure
+    from sbtrain_staging.reports.run_report import write_failure
 
     if report is not None:
         write_failure(report, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sbtrain_jobs.session import Run, join
+    from sbtrain_jobs.training.session import Run, join
 
 __all__ = ["Run", "join"]
 
@@ -16,6 +16,6 @@ __all__ = ["Run", "join"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sbtrain_jobs import session
+    from sbtrain_jobs.training import session
 
     return getattr(session, name)

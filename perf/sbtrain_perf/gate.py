@@ -21,7 +21,7 @@ CHANCE = 2.0  # standard errors of a mean over runs: a smaller rise says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class GateResult:
     """Of one group. before, after: mean error on left-out runs, of the current and of the new
     coefficients. tolerance: a rise that runs of one plan make by chance."""
 
@@ -36,7 +36,7 @@ class Verdict:
         return self.after <= self.before + self.tolerance
 
 
-def judge(key: Key, group: Sequence[Sample], base: Coefficients) -> Verdict | None:
+def gated(key: Key, group: Sequence[Sample], base: Coefficients) -> GateResult | None:
     """None where the current coefficients have learnt from the same runs."""
     runs = sorted({sample.timings.run_id for sample in group})
     entry = learnt_entry(group[0], base)
@@ -54,7 +54,7 @@ def judge(key: Key, group: Sequence[Sample], base: Coefficients) -> Verdict | No
         before += sum(
             _off(predicted_s(s, base), s) for s in left_out if s.timings.run_id not in known
         )
-    return Verdict(
+    return GateResult(
         key=key,
         runs=len(runs),
         before=before / len(group),

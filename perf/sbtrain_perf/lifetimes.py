@@ -17,7 +17,7 @@ import numpy as np
 
 from sbtrain_perf.coefficients import Coefficients, LearntLifetime, learnt_lifetime
 from sbtrain_perf.fitting.lifetime import edges_about, finer_edges, learn_lifetime
-from sbtrain_perf.gate import CHANCE, MOST_FOLDS, Verdict
+from sbtrain_perf.gate import CHANCE, MOST_FOLDS, GateResult
 from sbtrain_perf.group_fits import Key, grouped
 from sbtrain_perf.measured import Refusal
 from sbtrain_perf.models.lifetime import Lifetime
@@ -50,7 +50,7 @@ class LearntLaws:
     """What refit keeps of lifetimes. entries: of what is promoted."""
 
     entries: tuple[LearntLifetime, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GateResult, ...]
     refused: tuple[Refusal, ...]
 
 
@@ -146,7 +146,7 @@ def _judge(
     entry: LearntLifetime,
     known: LearntLifetime | None,
     base: Coefficients,
-) -> Verdict | None:
+) -> GateResult | None:
     """By the Brier score of survival on runs left out, as gate.judge does by error.
 
     Before: the law in use, learnt anew without the runs left out where it had them. None
@@ -173,7 +173,7 @@ def _judge(
     chance = (
         CHANCE * float(rises.std(ddof=1)) / math.sqrt(len(rises)) if len(rises) > 1 else 0.0
     )
-    return Verdict(
+    return GateResult(
         key=key,
         runs=len(entry.runs),
         before=float(np.mean(list(before.values()))),

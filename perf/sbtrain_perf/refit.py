@@ -27,7 +27,7 @@ from sbtrain_perf.coefficients import (
     with_learnt,
 )
 from sbtrain_perf.drift import find_drift
-from sbtrain_perf.gate import Verdict, judge
+from sbtrain_perf.gate import GateResult, gated
 from sbtrain_perf.group_fits import GroupFit, Key, T, fit_group, grouped, key_of
 from sbtrain_perf.lifetimes import Lived, learn_lifetimes
 from sbtrain_perf.measured import (
@@ -67,10 +67,10 @@ class RefitResult:
     coefficients: Coefficients
     errors: tuple[TermError, ...]
     refused: tuple[Refusal, ...]
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[GateResult, ...] = ()
 
     @property
-    def held_back(self) -> tuple[Verdict, ...]:
+    def held_back(self) -> tuple[GateResult, ...]:
         return tuple(one for one in self.verdicts if not one.promoted)
 
 
@@ -96,7 +96,7 @@ def refit(
     if not samples and not lived:
         return RefitResult(coefficients=base, errors=(), refused=tuple(refused))
     groups = grouped(samples, key_of)
-    judged = [judge(key, groups[key], base) for key in sorted(groups, key=repr)]
+    judged = [gated(key, groups[key], base) for key in sorted(groups, key=repr)]
     verdicts = (*(one for one in judged if one is not None), *laws.verdicts)
     held = {one.key for one in verdicts if not one.promoted}
     promoted = [s for s in samples if key_of(s) not in held]

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.cluster import Cluster, down, up
+from sbtrain.cluster import PrivateCluster, down, up
 from sbtrain.cluster.errors import SlurmNotInstalledError
 
 
 @contextmanager
-def running_cluster() -> Iterator[Cluster]:
+def running_cluster() -> Iterator[PrivateCluster]:
     place = Path(tempfile.mkdtemp(prefix="sbt-test-", dir="/tmp"))
     try:
         yield up(place / "cluster")
@@ -36,26 +36,26 @@ def running_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[Cluster]:
+def slurm_cluster() -> Iterator[PrivateCluster]:
     """The session's cluster; skips only where Slurm is not installed."""
     with running_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def slurm_folder(slurm_cluster: Cluster) -> Path:
+def slurm_folder(slurm_cluster: PrivateCluster) -> Path:
     """The cluster's folder, for crash_node and start_node."""
     return slurm_cluster.folder
 
 
 @pytest.fixture(scope="session")
-def slurm_environment(slurm_cluster: Cluster) -> dict[str, str]:
+def slurm_environment(slurm_cluster: PrivateCluster) -> dict[str, str]:
     """What to merge into the environment of a child that talks to the session's cluster."""
     return dict(slurm_cluster.environment)
 
 
 @pytest.fixture
-def private_slurm() -> Iterator[Cluster]:
+def private_slurm() -> Iterator[PrivateCluster]:
     """A cluster of one's own for one test, for what would disturb the others."""
     with running_cluster() as cluster:
         yield cluster

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from clusters import assert_every_node_works, daemons_of, kill, kin_of, slurm, until
-from sbtrain.cluster import Cluster, down, ports, status, up
+from sbtrain.cluster import PrivateCluster, down, ports, status, up
 from sbtrain.cluster.errors import ClusterStartError, SlurmNotInstalledError
 from sbtrain.cluster.processes import is_running
 from sbtrain_jobs.process import CommandResult, run_command
@@ -40,7 +40,7 @@ def stranger() -> Iterator[int]:
 # ---- shape
 
 
-def test_partitions(slurm_cluster: Cluster) -> None:
+def test_partitions(slurm_cluster: PrivateCluster) -> None:
     said = slurm(slurm_cluster, "scontrol", "-o", "show", "partition")
     found = {}
     for line in said.splitlines():
@@ -54,13 +54,13 @@ def test_partitions(slurm_cluster: Cluster) -> None:
     }
 
 
-def test_a_job_gets_the_gpus_of_a_node(slurm_cluster: Cluster) -> None:
+def test_a_job_gets_the_gpus_of_a_node(slurm_cluster: PrivateCluster) -> None:
     wants = ("-p", "spot", "-N2", "--gres=gpu:k80:2")
     said = slurm(slurm_cluster, "srun", *wants, "printenv", "CUDA_VISIBLE_DEVICES")
     assert said.split() == ["0,1", "0,1"]
 
 
-def test_each_node_has_its_own_scratch(slurm_cluster: Cluster) -> None:
+def test_each_node_has_its_own_scratch(slurm_cluster: PrivateCluster) -> None:
     said = slurm(slurm_cluster, "scontrol", "show", "config")
     (line,) = (line for line in said.splitlines() if line.startswith("TmpFS"))
     assert line.split("=")[1].strip() == f"{slurm_cluster.record.root}/tmp/%n"
@@ -69,12 +69,12 @@ def test_each_node_has_its_own_scratch(slurm_cluster: Cluster) -> None:
     )
 
 
-def test_only_its_owner_can_read_it(slurm_cluster: Cluster) -> None:
+def test_only_its_owner_can_read_it(slurm_cluster: PrivateCluster) -> None:
     assert stat.S_IMODE((slurm_cluster.folder / "etc/munge.key").stat().st_mode) == 0o600
     assert stat.S_IMODE(slurm_cluster.folder.stat().st_mode) == 0o700
 
 
-def test_listens_on_the_loopback_address(slurm_cluster: Cluster) -> None:
+def test_listens_on_the_loopback_address(slurm_cluster: PrivateCluster) -> None:
     if ports.address_of(slurm_cluster.record.host) != "127.0.0.1":
         pytest.skip(
             "the host's name does not stand for 127.0.0.1, so Slurm cannot be held to it"
@@ -89,7 +89,7 @@ def test_listens_on_the_loopback_address(slurm_cluster: Cluster) -> None:
 # ---- up
 
 
-def test_up_twice_changes_nothing(slurm_cluster: Cluster) -> None:
+def test_up_twice_changes_nothing(slurm_cluster: PrivateCluster) -> None:
     before = daemons_of(slurm_cluster)
     again = up(slurm_cluster.folder)
     assert again.started == ()
@@ -99,7 +99,7 @@ def test_up_twice_changes_nothing(slurm_cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["slurmctld", "munged", "slurmd.g2"])
-def test_heals_after_a_daemon_was_killed(private_slurm: Cluster, name: str) -> None:
+def test_heals_after_a_daemon_was_killed(private_slurm: PrivateCluster, name: str) -> None:
     before = daemons_of(private_slurm)
     kill(before[name])
     assert status(private_slurm.folder).state == "degraded"
@@ -115,7 +115,7 @@ def test_heals_after_a_daemon_was_killed(private_slurm: Cluster, name: str) -> N
     assert kin_of(healed.record, healed.folder) == []
 
 
-def test_heals_after_everything_was_killed(private_slurm: Cluster) -> None:
+def test_heals_after_everything_was_killed(private_slurm: PrivateCluster) -> None:
     for identity in daemons_of(private_slurm).values():
         kill(identity)
     healed = up(private_slurm.folder)
@@ -124,7 +124,7 @@ def test_heals_after_everything_was_killed(private_slurm: Cluster) -> None:
 
 
 def test_heals_when_slurmctld_hangs(
-    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch
+    private_slurm: PrivateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sbtrain.cluster.start._HEALING_S", 1.0)
     os.kill(daemons_of(private_slurm)["slurmctld"].pid, signal.SIGSTOP)
@@ -134,7 +134,7 @@ def test_heals_when_slurmctld_hangs(
 
 
 def test_never_ends_the_process_that_got_a_dead_daemons_pid(
-    private_slurm: Cluster, stranger: int
+    private_slurm: PrivateCluster, stranger: int
 ) -> None:
     folder = private_slurm.folder
     for identity in daemons_of(private_slurm).values():
@@ -152,7 +152,7 @@ def test_never_ends_the_process_that_got_a_dead_daemons_pid(
     down(folder)
 
 
-def test_finds_its_daemons_without_the_ledger(private_slurm: Cluster) -> None:
+def test_finds_its_daemons_without_the_ledger(private_slurm: PrivateCluster) -> None:
     before = daemons_of(private_slurm)
     (private_slurm.folder / "daemons.json").unlink()
     healed = up(private_slurm.folder)
@@ -160,7 +160,7 @@ def test_finds_its_daemons_without_the_ledger(private_slurm: Cluster) -> None:
     assert_every_node_works(healed)
 
 
-def test_heals_after_up_itself_was_killed(private_slurm: Cluster) -> None:
+def test_heals_after_up_itself_was_killed(private_slurm: PrivateCluster) -> None:
     folder = private_slurm.folder
     down(folder)
     script = (
@@ -184,7 +184,7 @@ def test_heals_after_up_itself_was_killed(private_slurm: Cluster) -> None:
 
 @pytest.mark.parametrize("index", [0, 5])  # slurmctld's, a slurmd's
 def test_takes_other_ports_when_one_is_taken_meanwhile(
-    private_slurm: Cluster, monkeypatch: pytest.MonkeyPatch, index: int
+    private_slurm: PrivateCluster, monkeypatch: pytest.MonkeyPatch, index: int
 ) -> None:
     down(private_slurm.folder)
     with socket.socket() as taken:
@@ -224,7 +224,7 @@ def bind_soon(one: socket.socket, port: int, *, within_s: float = 20.0) -> None:
 
 
 def test_heals_when_another_program_got_the_dead_slurmctlds_port(
-    private_slurm: Cluster,
+    private_slurm: PrivateCluster,
 ) -> None:
     kill(daemons_of(private_slurm)["slurmctld"])
     port = private_slurm.record.ports.slurmctld
@@ -238,7 +238,9 @@ def test_heals_when_another_program_got_the_dead_slurmctlds_port(
     assert_every_node_works(healed)
 
 
-def test_a_start_that_fails_says_why_and_leaves_nothing_running(private_slurm: Cluster) -> None:
+def test_a_start_that_fails_says_why_and_leaves_nothing_running(
+    private_slurm: PrivateCluster,
+) -> None:
     folder = private_slurm.folder
     down(folder)
     (folder / "etc" / "local.conf").write_text("Nonsense=1\n")
@@ -266,7 +268,7 @@ def test_works_in_a_folder_with_a_long_and_unusual_path(tmp_path: Path) -> None:
 
 def test_three_at_once(tmp_path: Path) -> None:
     folders = [Path(f"{tmp_path}/{i}") for i in range(3)]
-    clusters: dict[Path, Cluster] = {}
+    clusters: dict[Path, PrivateCluster] = {}
     threads = [
         threading.Thread(target=lambda place=place: clusters.update({place: up(place)}))
         for place in folders

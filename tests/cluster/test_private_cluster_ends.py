@@ -9,24 +9,24 @@ import subprocess
 import pytest
 
 from clusters import daemons_of, kin_of, slurm, until
-from sbtrain.cluster import Cluster, crash_node, down, start_node, up
+from sbtrain.cluster import PrivateCluster, crash_node, down, start_node, up
 from sbtrain.cluster.processes import identify, is_running
 
 pytestmark = pytest.mark.slurm
 
 
-def sleepers(cluster: Cluster) -> int:
+def sleepers(cluster: PrivateCluster) -> int:
     return len([one for one in kin_of(cluster.record, cluster.folder) if "sleep" in one])
 
 
-def job_state(cluster: Cluster, job: str) -> str:
+def job_state(cluster: PrivateCluster, job: str) -> str:
     return slurm(cluster, "squeue", "-h", "-j", job, "-o", "%T")
 
 
 # ---- down
 
 
-def test_down_ends_jobs_with_what_they_left_behind(private_slurm: Cluster) -> None:
+def test_down_ends_jobs_with_what_they_left_behind(private_slurm: PrivateCluster) -> None:
     script = "setsid sleep 301 & srun sleep 302"
     slurm(private_slurm, "sbatch", "-N3", "-o", "/dev/null", "--wrap", script)
     until(
@@ -44,7 +44,7 @@ def test_down_ends_jobs_with_what_they_left_behind(private_slurm: Cluster) -> No
     )
 
 
-def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: Cluster) -> None:
+def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: PrivateCluster) -> None:
     environment = {**os.environ, **private_slurm.environment}
     shell = subprocess.Popen(["sleep", "303"], env=environment)
     try:
@@ -55,7 +55,7 @@ def test_down_leaves_a_shell_that_uses_the_cluster_alone(private_slurm: Cluster)
         shell.wait()
 
 
-def test_down_finds_daemons_whose_folder_was_removed(private_slurm: Cluster) -> None:
+def test_down_finds_daemons_whose_folder_was_removed(private_slurm: PrivateCluster) -> None:
     before = daemons_of(private_slurm)
     shutil.rmtree(private_slurm.folder)
     down(private_slurm.folder)
@@ -65,7 +65,9 @@ def test_down_finds_daemons_whose_folder_was_removed(private_slurm: Cluster) -> 
 # ---- nodes
 
 
-def test_a_crashed_node_loses_its_processes_and_comes_back(private_slurm: Cluster) -> None:
+def test_a_crashed_node_loses_its_processes_and_comes_back(
+    private_slurm: PrivateCluster,
+) -> None:
     folder = private_slurm.folder
     wants = ("-w", "c3,c4", "-N2", "-o", "/dev/null", "--wrap", "srun sleep 304")
     job = slurm(private_slurm, "sbatch", "--parsable", *wants)
@@ -84,7 +86,7 @@ def test_a_crashed_node_loses_its_processes_and_comes_back(private_slurm: Cluste
 
 
 @pytest.mark.slow
-def test_slurmctld_notices_a_crashed_node(private_slurm: Cluster) -> None:
+def test_slurmctld_notices_a_crashed_node(private_slurm: PrivateCluster) -> None:
     wants = ("-w", "c2", "-o", "/dev/null", "--wrap", "sleep 305")
     job = slurm(private_slurm, "sbatch", "--parsable", *wants)
     until("it runs", lambda: job_state(private_slurm, job) == "RUNNING", seconds=15)
@@ -98,7 +100,7 @@ def test_slurmctld_notices_a_crashed_node(private_slurm: Cluster) -> None:
     until("it runs again", lambda: job_state(private_slurm, job) == "RUNNING", seconds=60)
 
 
-def test_requeued_jobs_restart_in_seconds(slurm_cluster: Cluster) -> None:
+def test_requeued_jobs_restart_in_seconds(slurm_cluster: PrivateCluster) -> None:
     wants = ("-o", "/dev/null", "--wrap", "sleep 306")
     job = slurm(slurm_cluster, "sbatch", "--parsable", *wants)
     until("it runs", lambda: job_state(slurm_cluster, job) == "RUNNING", seconds=15)

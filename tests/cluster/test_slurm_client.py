@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from sbtrain.cluster import Cluster, crash_node, down, start_node, up
+from sbtrain.cluster import PrivateCluster, crash_node, down, start_node, up
 from sbtrain.cluster.daemons import Daemons
 from sbtrain.cluster.errors import SlurmNotInstalledError
 from sbtrain.cluster.folder import ClusterFolder
@@ -32,15 +32,15 @@ from sbtrain.errors import (
     SlurmUnparsableError,
 )
 from sbtrain.slurm.client import (
-    Attempt,
     HistoryRow,
     JobInfo,
+    JobStart,
     NoAccounting,
     SlurmClient,
     Submission,
 )
-from sbtrain.slurm.commands import CommandsClient
-from sbtrain.slurm.fake import FakeSlurm
+from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.times import read_memory, read_time_limit
 from sbtrain.slurm.token import Patience, split_comment
@@ -346,7 +346,7 @@ class TestContract:
         client.requeue(requeued)
         causes = {
             job_id: client.end_cause(
-                job_id, Attempt(restarts=job.restarts, nodes=expand(job.nodes))
+                job_id, JobStart(restarts=job.restarts, nodes=expand(job.nodes))
             )
             for job_id, job in first.items()
         }
@@ -557,7 +557,7 @@ def asking_job(bodies: Bodies, said: Path, *options: str) -> Submission:
     """A job whose batch script writes why it is being ended, whenever a signal comes."""
     program = (
         "import os, signal, sys, time\n"
-        "from sbtrain.slurm.commands import CommandsClient\n"
+        "from sbtrain.slurm.command_client import CommandsClient\n"
         f"out = open({str(said)!r}, 'a', buffering=1)\n"
         "def tell(number, frame):\n"
         "    client = CommandsClient(limit_warning_s=0)\n"
@@ -670,7 +670,9 @@ class TestLostAnswers:
 
 
 class TestSlurmAway:
-    def test_a_controller_that_hangs_takes_the_job_once(self, private_slurm: Cluster) -> None:
+    def test_a_controller_that_hangs_takes_the_job_once(
+        self, private_slurm: PrivateCluster
+    ) -> None:
         """slurmctld is stopped as a process while sbatch calls: it gives up after its ten
         seconds, but its request waits in slurmctld's queue and is worked off later."""
         client = Bodies(private_slurm.environment).commands()
@@ -688,7 +690,7 @@ class TestSlurmAway:
         time.sleep(2)
         assert [found.job_id for found in client.find_by_token(token)] == [submitted.job_id]
 
-    def test_a_controller_that_is_gone(self, private_slurm: Cluster) -> None:
+    def test_a_controller_that_is_gone(self, private_slurm: PrivateCluster) -> None:
         client = Bodies(private_slurm.environment).commands()
         os.kill(controller_pid(private_slurm), signal.SIGKILL)
         begin = time.monotonic()
@@ -713,7 +715,7 @@ class TestSlurmAway:
         assert time.monotonic() - begin < 5
 
 
-def controller_pid(cluster: Cluster) -> int:
+def controller_pid(cluster: PrivateCluster) -> int:
     return Daemons.of(ClusterFolder.at(cluster.folder)).running()["slurmctld"].pid
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sbtrain_jobs.process import CommandResult, run_command
 from sbtrain_staging.errors import WorldError
-from sbtrain_staging.report import read_failed_code, read_report
+from sbtrain_staging.reports.run_report import read_failed_code, read_report
 
 pytestmark = [pytest.mark.slurm, pytest.mark.mpi]
 NODES = 4
@@ -50,11 +50,11 @@ def test_ranks_that_never_meet_are_ended_by_the_kernel(
     late = tmp_path / "late.py"
     late.write_text(
         "import os, time\n"
-        "import sbtrain_staging.world as world\n"
+        "import sbtrain_staging.ranks.world as world\n"
         "world.MEETING_LIMIT_S = 2\n"
         "if os.environ['SLURM_PROCID'] == '1':\n"
         "    time.sleep(60)\n"
-        "import sbtrain_staging.mpi\n"
+        "import sbtrain_staging.ranks.mpi\n"
     )
     argv = ["srun", "--partition=standard", "--mpi=pmi2", "--nodes=2", "--ntasks-per-node=1"]
     argv += ["--kill-on-bad-exit=1", sys.executable, str(late)]

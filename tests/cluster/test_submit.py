@@ -17,7 +17,7 @@ import pytest
 
 from commands import clean_environ, sbtrain, sbtrainctl
 from sbtrain.slurm.client import JobInfo
-from sbtrain.slurm.commands import CommandsClient
+from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.token import split_comment
 from sbtrain_jobs.process import end_session, run_command, start_process
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from sbtrain_jobs import checkpoint
-from sbtrain_jobs.checkpoint import Checkpoint, CheckpointStore
+from sbtrain_jobs.training import checkpoint
+from sbtrain_jobs.training.checkpoint import Checkpoint, CheckpointStore
 from sbtrain_staging import publish
 
 TRACED = {checkpoint.__file__, publish.__file__}

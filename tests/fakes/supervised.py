@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import cast, get_args
 
-from sbtrain_jobs import rendezvous
+from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandTimeoutError
-from sbtrain_jobs.job_control import EndCause, WayBack
-from sbtrain_jobs.supervisor import supervise
+from sbtrain_jobs.supervisor import rendezvous
+from sbtrain_jobs.supervisor.supervise import supervise
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
 

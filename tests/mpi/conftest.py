@@ -12,7 +12,7 @@ import pytest
 
 from mpi_environment import environment
 from sbtrain_jobs.process import CommandResult, run_command
-from sbtrain_staging.report import StagingReport, read_report
+from sbtrain_staging.reports.run_report import StagingReport, read_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

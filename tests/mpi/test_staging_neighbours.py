@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_staging.report import read_report
+from sbtrain_staging.reports.run_report import read_report
 from staging_trees import snapshot, stray_names, write_file, write_odd_tree
 
 pytestmark = pytest.mark.mpi
@@ -100,7 +100,7 @@ def test_links_that_fail_leave_the_ordinary_way(nodes, tmp_path: Path) -> None:
     program = tmp_path / "unlucky.py"
     program.write_text(
         "import sys\n"
-        "from sbtrain_staging import partial\n"
+        "from sbtrain_staging.engine import partial\n"
         "def link(self, path, source):\n"
         "    if path.endswith(b'5'):\n"
         "        raise OSError(31, 'Too many links')\n"

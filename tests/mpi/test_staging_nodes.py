@@ -149,7 +149,8 @@ _FAULTY = """
 import os, sys
 from pathlib import Path
 fault = sys.argv.pop(1)
-from sbtrain_staging import commandline, disk
+from sbtrain_staging import commandline
+from sbtrain_staging.engine import disk
 if fault == "full":
     def no_space(descriptor, data, offset):
         raise OSError(28, os.strerror(28))

@@ -11,7 +11,7 @@ import pytest
 
 from sbtrain_jobs.process import end_session, start_process
 from sbtrain_staging.errors import SourceError, StagingError
-from sbtrain_staging.reader import epoch_order, open_staged
+from sbtrain_staging.readers.reader import epoch_order, open_staged
 from staging_trees import snapshot, write_file, write_odd_tree
 
 pytestmark = pytest.mark.mpi
@@ -86,7 +86,7 @@ def test_waiting_for_staging_that_never_begins_ends(tmp_path: Path) -> None:
 def test_waiting_ends_when_staging_died(
     nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sbtrain_staging.reader.START_GRACE_S", 0.5)
+    monkeypatch.setattr("sbtrain_staging.readers.reader.START_GRACE_S", 0.5)
     file = write_file(tmp_path / "large.h5", 40 << 20)
     nodes.stage(1, file)
     cache = nodes.cache(0)

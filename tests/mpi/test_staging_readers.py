@@ -13,10 +13,10 @@ import pytest
 
 from sbtrain_jobs.process import end_session, start_process
 from sbtrain_staging.errors import SourceError
-from sbtrain_staging.hdf5_shards import shard_rows
-from sbtrain_staging.reader import StagedData, open_staged
-from sbtrain_staging.row_batches import open_hdf5, row_batches
-from sbtrain_staging.streaming import StreamedFile
+from sbtrain_staging.formats.hdf5_shards import shard_rows
+from sbtrain_staging.readers.reader import StagedData, open_staged
+from sbtrain_staging.readers.row_batches import open_hdf5, row_batches
+from sbtrain_staging.readers.streaming import StreamedFile
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
@@ -27,7 +27,7 @@ SHARD = ("--mode", "shard", "--order-seed", "7")
 # Staging with the source slowed down to SECONDS a MiB, so that its end can be told apart.
 SLOW = """
 import sys, time
-from sbtrain_staging import disk
+from sbtrain_staging.engine import disk
 fill = disk.SourceReader._fill
 def slow_fill(self, descriptor, index, into, offset):
     time.sleep({seconds} * len(into) / 2**20)
@@ -139,7 +139,7 @@ def test_the_next_epoch_is_another_part(nodes, tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 def test_tensorflow_trains_on_rows_that_still_come(nodes, tmp_path: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    from sbtrain_staging.tf_rows import tf_rows
+    from sbtrain_staging.readers.tf_rows import tf_rows
 
     source = write_rows(tmp_path / "data.h5")
     with slow_staging(nodes, source, extra=SHARD) as process:
@@ -163,7 +163,7 @@ def test_torch_reads_rows_that_still_come(nodes, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from torch.utils.data import DataLoader
 
-    from sbtrain_staging.torch_rows import TorchRows
+    from sbtrain_staging.readers.torch_rows import TorchRows
 
     source = write_rows(tmp_path / "data.h5")
     with slow_staging(nodes, source, extra=SHARD) as process:

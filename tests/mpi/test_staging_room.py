@@ -11,7 +11,7 @@ import pytest
 
 from mpi_environment import environment
 from sbtrain_jobs.process import end_session, run_command, start_process
-from sbtrain_staging.report import read_report
+from sbtrain_staging.reports.run_report import read_report
 from staging_trees import snapshot, write_file
 
 pytestmark = pytest.mark.mpi

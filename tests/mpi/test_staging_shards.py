@@ -15,8 +15,8 @@ import pytest
 from mpi_environment import environment
 from sbtrain_jobs.process import end_session, start_process
 from sbtrain_staging.errors import SourceError
-from sbtrain_staging.hdf5_shards import shard_rows
-from sbtrain_staging.report import StagingReport
+from sbtrain_staging.formats.hdf5_shards import shard_rows
+from sbtrain_staging.reports.run_report import StagingReport
 from staging_trees import stray_names, write_file
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")

@@ -77,7 +77,7 @@ class Choice:
 Pick = Callable[[Sequence[Option]], Option]
 
 
-def judge(curve: Curve, objective: Objective) -> list[Choice]:
+def choices_on(curve: Curve, objective: Objective) -> list[Choice]:
     """The planner's choice, and that of the yardstick that takes as much as there is."""
     rules: dict[str, Pick] = {"ours": _planned(objective), "most": _most}
     best = _best(curve.options, lambda option: _worth(option, option.measured, objective))

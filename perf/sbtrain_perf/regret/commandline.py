@@ -20,7 +20,7 @@ from sbtrain_perf.regret.choosing import (
     Choice,
     Curve,
     Summary,
-    judge,
+    choices_on,
     summarise,
 )
 from sbtrain_perf.regret.curves import (
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{arguments.data} has no curves: {_why_none(looked)}",
                 hint=f"it needs {', '.join(SERVER_FILES.values())} or {pollux.FILE}",
             )
-        choices = [c for o in OBJECTIVES for curve in curves for c in judge(curve, o)]
+        choices = [c for o in OBJECTIVES for curve in curves for c in choices_on(curve, o)]
     except SbtrainError as error:
         sys.stderr.write(f"sbtrain_perf.regret: {error.message}\n")
         if error.hint:

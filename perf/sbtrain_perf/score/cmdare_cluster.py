@@ -29,7 +29,7 @@ GROUPS = ("K80/1", "P100/1", "P100/2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterRow:
     """A line of speed_cluster.csv."""
 
     gpu: str
@@ -52,9 +52,9 @@ class Cluster:
         )
 
 
-def read_clusters(folder: Path) -> list[Cluster]:
+def read_clusters(folder: Path) -> list[ClusterRow]:
     return [
-        Cluster(
+        ClusterRow(
             gpu=row.name("gpu"),
             model=row.name("model"),
             servers=row.whole("n_ps", most=MOST_SERVERS),
@@ -102,7 +102,7 @@ def points(fit_dir: Path, score_dir: Path) -> dict[str, list[Point]]:
 
 
 def fit_clusters(
-    fitted: Sequence[Cluster],
+    fitted: Sequence[ClusterRow],
     pairs: Sequence[tuple[str, str]],
     cnns: Mapping[str, Cnn],
     steps: Mapping[tuple[str, str], Belief],
@@ -110,7 +110,7 @@ def fit_clusters(
     """The fit, its intervals calibrated by leaving the largest cluster sizes out."""
     networks = [served(cnns, model) for model in sorted({model for model, _ in pairs})]
 
-    def fit(rows: Sequence[Cluster]) -> ServerFit:
+    def fit(rows: Sequence[ClusterRow]) -> ServerFit:
         return fit_servers([row.run for row in rows], networks, steps)
 
     sizes = sorted({cluster.workers for cluster in fitted})
@@ -122,7 +122,7 @@ def fit_clusters(
     return calibrated(fit(fitted), left_out)
 
 
-def _ours(fit: ServerFit, scored: Sequence[Cluster]) -> list[Point]:
+def _ours(fit: ServerFit, scored: Sequence[ClusterRow]) -> list[Point]:
     return [
         Point.of(
             fit.predict(cluster.run),
@@ -133,18 +133,18 @@ def _ours(fit: ServerFit, scored: Sequence[Cluster]) -> list[Point]:
     ]
 
 
-def _plain(scored: Sequence[Cluster], predict: Callable[[Cluster], float]) -> list[Point]:
+def _plain(scored: Sequence[ClusterRow], predict: Callable[[ClusterRow], float]) -> list[Point]:
     return [Point(measured=c.speed_1_s, predicted=predict(c), label=c.model) for c in scored]
 
 
 def _four_constants(
-    fitted: Sequence[Cluster],
+    fitted: Sequence[ClusterRow],
     cnns: Mapping[str, Cnn],
     steps: Mapping[tuple[str, str], Belief],
-) -> Callable[[Cluster], float]:
+) -> Callable[[ClusterRow], float]:
     """One capacity model for all networks: per tensor, per byte, sharing and sharpness."""
 
-    def speed(constants: NDArray[np.float64], cluster: Cluster) -> float:
+    def speed(constants: NDArray[np.float64], cluster: ClusterRow) -> float:
         network = cnn_of(cnns, cluster.model).network
         busy_s = server_s(
             network.parameters,

@@ -167,7 +167,7 @@ def _scatter(rows: Sequence[TrainingRun]) -> dict[bool, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predictor:
+class SpeedOfLeftOut:
     """factor widens the spread of a make-up's level to what left-out experiments ask for."""
 
     fit: ServerFit
@@ -212,7 +212,7 @@ def _predictor(
     rows: Sequence[TrainingRun],
     cnns: Mapping[str, Cnn],
     steps: Mapping[tuple[str, str], Belief],
-) -> Predictor:
+) -> SpeedOfLeftOut:
     """The fit, calibrated by leaving one experiment out after the other."""
     whole = _uncalibrated(rows, cnns, steps)
     scores = []
@@ -231,7 +231,7 @@ def _uncalibrated(
     rows: Sequence[TrainingRun],
     cnns: Mapping[str, Cnn],
     steps: Mapping[tuple[str, str], Belief],
-) -> Predictor:
+) -> SpeedOfLeftOut:
     lengths = [row.steps for row in rows if math.isfinite(row.steps)]
     length = statistics.median(lengths) if lengths else USUAL_STEPS
     spot = [
@@ -245,7 +245,7 @@ def _uncalibrated(
         for level in [_quantile(speeds, UNDISTURBED_QUANTILE)]
         for speed in speeds
     ]
-    return Predictor(
+    return SpeedOfLeftOut(
         fit=fit_servers(_levels(rows), [served(cnns, NETWORK)], steps),
         scatter=_scatter(rows),
         steps=length,

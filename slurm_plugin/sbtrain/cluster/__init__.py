@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sbtrain.cluster.lifecycle import Cluster, Status, down, environment, status, up
+from sbtrain.cluster.lifecycle import PrivateCluster, Status, down, environment, status, up
 from sbtrain.cluster.nodes import NodeState, crash_node, start_node
 
 __all__ = [
-    "Cluster",
     "NodeState",
+    "PrivateCluster",
     "Status",
     "crash_node",
     "down",

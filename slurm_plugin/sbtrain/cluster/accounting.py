@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sbtrain.cluster.config import LOOPBACK, munge_socket
 from sbtrain.cluster.errors import ClusterStartError
-from sbtrain.cluster.folder import ClusterFolder, Record
+from sbtrain.cluster.folder import ClusterFolder, ClusterRecord
 from sbtrain.cluster.programs import Programs
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.process import run_command
@@ -17,7 +17,7 @@ _INSTALL_S = 120.0
 _DATABASE = "slurm_acct_db"
 
 
-def database_socket(record: Record) -> str:
+def database_socket(record: ClusterRecord) -> str:
     return f"{record.root}/run/mysql.sock"
 
 
@@ -25,7 +25,7 @@ def database_is_installed(folder: ClusterFolder) -> bool:
     return (folder.path / "mysql" / "installed").exists()
 
 
-def install_database(folder: ClusterFolder, record: Record, programs: Programs) -> None:
+def install_database(folder: ClusterFolder, record: ClusterRecord, programs: Programs) -> None:
     """Lay out MariaDB's files; takes seconds, once a folder.
 
     Raises:
@@ -59,7 +59,7 @@ def database_sql() -> str:
     return f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
 
 
-def mariadbd_argv(record: Record, programs: Programs) -> list[str]:
+def mariadbd_argv(record: ClusterRecord, programs: Programs) -> list[str]:
     return [
         programs.paths["mariadbd"],
         "--no-defaults",
@@ -81,7 +81,7 @@ def slurmdbd_argv(programs: Programs) -> list[str]:
     return [programs.paths["slurmdbd"], "-D"]
 
 
-def slurmdbd_conf(record: Record) -> str:
+def slurmdbd_conf(record: ClusterRecord) -> str:
     lines = [
         "AuthType=auth/munge",
         f"AuthInfo=socket={munge_socket(record.root)}",

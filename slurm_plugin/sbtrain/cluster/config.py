@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbtrain.cluster.folder import Record
+from sbtrain.cluster.folder import ClusterRecord
 from sbtrain.cluster.programs import release_of
 
 LOOPBACK = "127.0.0.1"
@@ -45,7 +45,7 @@ def communication(host_address: str) -> tuple[str, str]:
     return "", LOOPBACK
 
 
-def configuration(cluster: Record) -> dict[str, str]:
+def configuration(cluster: ClusterRecord) -> dict[str, str]:
     """Every configuration file but local.conf, by its name."""
     return {
         "slurm.conf": slurm_conf(cluster),
@@ -55,7 +55,7 @@ def configuration(cluster: Record) -> dict[str, str]:
     }
 
 
-def slurm_conf(cluster: Record) -> str:
+def slurm_conf(cluster: ClusterRecord) -> str:
     root = cluster.root
     parameters, controller = communication(cluster.host_address)
     lines = [
@@ -134,7 +134,7 @@ def _has_gpus(node: str) -> bool:
     return node.startswith("g")
 
 
-def _accounting_lines(cluster: Record) -> list[str]:
+def _accounting_lines(cluster: ClusterRecord) -> list[str]:
     if not cluster.accounting:
         return ["AccountingStorageType=accounting_storage/none"]
     return [
@@ -148,7 +148,7 @@ def _accounting_lines(cluster: Record) -> list[str]:
     ]
 
 
-def _node_lines(cluster: Record) -> list[str]:
+def _node_lines(cluster: ClusterRecord) -> list[str]:
     return [
         f"NodeName={node} NodeHostname={cluster.host} NodeAddr={LOOPBACK} Port={port} "
         f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MIB_PER_NODE}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sbtrain.cluster.config import munge_socket
 from sbtrain.cluster.errors import ClusterStartError
-from sbtrain.cluster.folder import ClusterFolder, Record
+from sbtrain.cluster.folder import ClusterFolder, ClusterRecord
 from sbtrain.cluster.processes import MARK, Identity, end, identify, is_running
 from sbtrain.cluster.programs import Programs
 from sbtrain_jobs.process import Child, start_process
@@ -128,7 +128,7 @@ def reap_children() -> None:
                 _children.remove(one)
 
 
-def daemon_environment(record: Record, programs: Programs) -> dict[str, str]:
+def daemon_environment(record: ClusterRecord, programs: Programs) -> dict[str, str]:
     """Nothing of a surrounding Slurm job or cluster gets in."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return {
@@ -139,7 +139,7 @@ def daemon_environment(record: Record, programs: Programs) -> dict[str, str]:
     }
 
 
-def munged_argv(folder: ClusterFolder, record: Record, programs: Programs) -> list[str]:
+def munged_argv(folder: ClusterFolder, record: ClusterRecord, programs: Programs) -> list[str]:
     # --force: it otherwise wants root's permissions on every folder above the socket.
     return [
         programs.paths["munged"],
@@ -153,11 +153,11 @@ def munged_argv(folder: ClusterFolder, record: Record, programs: Programs) -> li
     ]
 
 
-def slurmctld_argv(record: Record, programs: Programs) -> list[str]:
+def slurmctld_argv(record: ClusterRecord, programs: Programs) -> list[str]:
     return [programs.paths["slurmctld"], "-D", "-f", record.conf]
 
 
-def slurmd_argv(record: Record, programs: Programs, node: str) -> list[str]:
+def slurmd_argv(record: ClusterRecord, programs: Programs, node: str) -> list[str]:
     return [programs.paths["slurmd"], "-D", "-N", node, "-f", record.conf]
 
 

@@ -48,7 +48,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class ClusterRecord:
     """What `up` made, as cluster.json keeps it."""
 
     version: int
@@ -135,7 +135,7 @@ class ClusterFolder:
     def _is_fresh(self) -> bool:
         return {entry.name for entry in self.path.iterdir()} <= {"lock"}
 
-    def read_record(self) -> Record | None:
+    def read_record(self) -> ClusterRecord | None:
         """The record, or None where no cluster was ever made here.
 
         Raises:
@@ -145,7 +145,7 @@ class ClusterFolder:
             data = json.loads(self.record_file.read_text(encoding="utf-8"))
             if isinstance(data, dict) and data.get("version") != RECORD_VERSION:
                 raise ShapeError("version", f"expected {RECORD_VERSION}")
-            return decode(Record, data)
+            return decode(ClusterRecord, data)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -154,7 +154,7 @@ class ClusterFolder:
                 hint=f"remove the folder {self.path} when no cluster runs in it",
             ) from error
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: ClusterRecord) -> None:
         text = json.dumps(encode(record), indent=2) + "\n"
         publish_bytes(self.record_file, text.encode())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sbtrain.cluster.daemons import Daemons
 from sbtrain.cluster.errors import ClusterError
-from sbtrain.cluster.folder import ClusterFolder, Record, remove_root
+from sbtrain.cluster.folder import ClusterFolder, ClusterRecord, remove_root
 from sbtrain.cluster.nodes import NodeState, node_states
 from sbtrain.cluster.ports import listening
 from sbtrain.cluster.programs import find_programs, search_path
@@ -20,7 +20,7 @@ from sbtrain_jobs.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class PrivateCluster:
     """A running private cluster.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cluster:
     """
 
     folder: Path
-    record: Record
+    record: ClusterRecord
     environment: dict[str, str]
     nodes: tuple[NodeState, ...]
     seconds: float
@@ -52,7 +52,7 @@ class Status:
 
     folder: Path
     state: str
-    record: Record | None
+    record: ClusterRecord | None
     daemons: tuple[DaemonState, ...]
     nodes: tuple[NodeState, ...]
     problem: str
@@ -65,7 +65,7 @@ def up(
     accounting: bool | None = None,
     progress: Progress | None = None,
     timeout_s: float = 60.0,
-) -> Cluster:
+) -> PrivateCluster:
     """Start the cluster of this folder, or heal it, or find it running.
 
     Args:
@@ -103,7 +103,7 @@ def up(
         deadline = time.monotonic() + timeout_s
         result = start(daemons, wanted, programs, progress=say, deadline=deadline)
         write_site_file(place.path, nodes_per_kind=result.record.nodes_per_kind)
-    return Cluster(
+    return PrivateCluster(
         folder=place.path,
         record=result.record,
         environment=environment_of(result.record),
@@ -206,16 +206,16 @@ def environment(folder: Path) -> dict[str, str]:
     return environment_of(record)
 
 
-def environment_of(record: Record) -> dict[str, str]:
+def environment_of(record: ClusterRecord) -> dict[str, str]:
     return {"SLURM_CONF": record.conf, "PATH": search_path(os.environ)}
 
 
-def _options(record: Record) -> str:
+def _options(record: ClusterRecord) -> str:
     count = f"{len(record.nodes)} nodes"
     return f"{count} and accounting" if record.accounting else count
 
 
-def _listens_beyond_loopback(record: Record) -> bool:
+def _listens_beyond_loopback(record: ClusterRecord) -> bool:
     heard = listening()
     dbd_port = record.ports.slurmdbd if record.accounting else 0
     addresses = {

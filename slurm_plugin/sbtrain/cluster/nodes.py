@@ -19,7 +19,7 @@ from sbtrain.cluster.daemons import (
     slurmd_name,
 )
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
-from sbtrain.cluster.folder import ClusterFolder, Record
+from sbtrain.cluster.folder import ClusterFolder, ClusterRecord
 from sbtrain.cluster.ports import listening
 from sbtrain.cluster.processes import end, relatives
 from sbtrain.cluster.programs import Programs, find_programs
@@ -45,7 +45,7 @@ class NodeState:
         return not any(word in self.state for word in _SILENT)
 
 
-def node_states(record: Record, programs: Programs) -> tuple[NodeState, ...]:
+def node_states(record: ClusterRecord, programs: Programs) -> tuple[NodeState, ...]:
     """Raises CommandError when slurmctld does not answer."""
     said = run_command(
         [programs.paths["sinfo"], "-h", "-N", "-o", "%N|%T|%E"],
@@ -63,7 +63,7 @@ def node_states(record: Record, programs: Programs) -> tuple[NodeState, ...]:
 
 def wait_for_nodes(
     daemons: Daemons,
-    record: Record,
+    record: ClusterRecord,
     programs: Programs,
     *,
     deadline: float,
@@ -165,7 +165,7 @@ def start_node(folder: Path, name: str, *, timeout_s: float = 30.0) -> NodeState
         time.sleep(_POLL_S)
 
 
-def _registered_at_s(record: Record, programs: Programs, name: str) -> float:
+def _registered_at_s(record: ClusterRecord, programs: Programs, name: str) -> float:
     """When the slurmd that last registered as this node had started; 0 for never.
 
     slurmctld goes on showing a node that crashed as it was, so its state does not tell.
@@ -182,7 +182,7 @@ def _registered_at_s(record: Record, programs: Programs, name: str) -> float:
         return 0
 
 
-def _cluster_with(folder: Path, name: str) -> tuple[ClusterFolder, Record]:
+def _cluster_with(folder: Path, name: str) -> tuple[ClusterFolder, ClusterRecord]:
     place = ClusterFolder.at(folder)
     record = place.read_record()
     if record is None:

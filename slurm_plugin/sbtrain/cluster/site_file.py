@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from sbtrain.site import site_path
+from sbtrain.sites.site_file import site_path
 from sbtrain_staging.publish import publish_bytes
 
 FILE = "site.toml"

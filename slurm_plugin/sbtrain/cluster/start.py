@@ -47,7 +47,13 @@ from sbtrain.cluster.daemons import (
     slurmd_name,
 )
 from sbtrain.cluster.errors import ClusterError, ClusterStartError
-from sbtrain.cluster.folder import RECORD_VERSION, ClusterFolder, Ports, Record, usable_root
+from sbtrain.cluster.folder import (
+    RECORD_VERSION,
+    ClusterFolder,
+    ClusterRecord,
+    Ports,
+    usable_root,
+)
 from sbtrain.cluster.nodes import NodeState, wait_for_nodes
 from sbtrain.cluster.ports import address_of, free_ports, listening
 from sbtrain.cluster.processes import Relative, end, relatives, send
@@ -69,7 +75,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    record: Record
+    record: ClusterRecord
     nodes: tuple[NodeState, ...]
     started: tuple[str, ...]
 
@@ -77,11 +83,11 @@ class Started:
 def record_for(
     folder: ClusterFolder,
     programs: Programs,
-    before: Record | None,
+    before: ClusterRecord | None,
     *,
     nodes_per_kind: int | None,
     accounting: bool | None,
-) -> Record:
+) -> ClusterRecord:
     """The cluster that is wanted: as before, where nothing else is asked for."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
@@ -100,7 +106,7 @@ def record_for(
     ports = Ports(slurmctld=0, slurmdbd=0, nodes=dict.fromkeys(nodes, 0))
     same_nodes = before is not None and before.nodes == nodes
     root = usable_root(folder, before.root if before else None)
-    return Record(
+    return ClusterRecord(
         version=RECORD_VERSION,
         cluster_id=before.cluster_id if before else secrets.token_hex(16),
         created=before.created if before else datetime.now(UTC).isoformat(timespec="seconds"),
@@ -119,7 +125,7 @@ def record_for(
 
 def start(
     daemons: Daemons,
-    record: Record,
+    record: ClusterRecord,
     programs: Programs,
     *,
     progress: Progress,
@@ -163,7 +169,9 @@ def start(
     raise AssertionError("the last try returns or raises")
 
 
-def end_all(daemons: Daemons, record: Record | None, progress: Progress) -> tuple[str, ...]:
+def end_all(
+    daemons: Daemons, record: ClusterRecord | None, progress: Progress
+) -> tuple[str, ...]:
     """End every process of the cluster; returns "name pid" of each."""
     before = daemons.running()
     found = kin(daemons.folder, record)
@@ -191,7 +199,7 @@ def end_all(daemons: Daemons, record: Record | None, progress: Progress) -> tupl
     return tuple(f"{name} {pid}" for pid, name in names.items())
 
 
-def kin(folder: ClusterFolder, record: Record | None) -> list[Relative]:
+def kin(folder: ClusterFolder, record: ClusterRecord | None) -> list[Relative]:
     """The cluster's running processes; those that write to its logs, where nothing else is
     known of it."""
     return relatives(
@@ -206,7 +214,7 @@ class _Attempt:
     """One try at getting all daemons to run."""
 
     daemons: Daemons
-    record: Record
+    record: ClusterRecord
     programs: Programs
     progress: Progress
     deadline: float
@@ -293,7 +301,7 @@ def _accepts(path: str) -> bool:
     return True
 
 
-def _end_strays(daemons: Daemons, record: Record | None) -> None:
+def _end_strays(daemons: Daemons, record: ClusterRecord | None) -> None:
     """End daemons of this cluster that the ledger does not know: left by a start that was
     itself killed, or helpers of a daemon that was."""
     sessions = {one.pid for one in daemons.running().values()}
@@ -310,7 +318,7 @@ def _written(folder: ClusterFolder) -> dict[str, str]:
     return {name: text for name in names if (text := _read(folder.etc / name)) is not None}
 
 
-def _write_configuration(folder: ClusterFolder, record: Record) -> None:
+def _write_configuration(folder: ClusterFolder, record: ClusterRecord) -> None:
     for name, text in configuration(record).items():
         if _read(folder.etc / name) != text:
             publish_bytes(folder.etc / name, text.encode())

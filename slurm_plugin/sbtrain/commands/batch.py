@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sbtrain_jobs.signals import ALWAYS, catch
 
 if TYPE_CHECKING:
-    from sbtrain_jobs.outcome import Events
+    from sbtrain_jobs.ending.outcome import Events
 
 EXIT_USAGE = 2
 
@@ -33,9 +33,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(plan_path: str, events: Events) -> int:
-    from sbtrain.slurm.commands import CommandsClient
-    from sbtrain_jobs.launch import warning_s
-    from sbtrain_jobs.supervisor import supervise
+    from sbtrain.slurm.command_client import CommandsClient
+    from sbtrain_jobs.ending.grace import warning_s
+    from sbtrain_jobs.supervisor.supervise import supervise
     from sbtrain_perf.codec import read_plan
     from sbtrain_perf.errors import SbtrainError
     from sbtrain_staging.errors import StagingError

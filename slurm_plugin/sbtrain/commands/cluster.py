@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sbtrain.cluster import Cluster, NodeState, Status
+    from sbtrain.cluster import NodeState, PrivateCluster, Status
 
 DEFAULT_FOLDER = Path(".sbtrain/cluster")
 
@@ -177,7 +177,7 @@ def _folder_option(folder: Path) -> str:
     return "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
 
 
-def _write_json(value: Cluster | Status | dict[str, str] | dict[str, object]) -> None:
+def _write_json(value: PrivateCluster | Status | dict[str, str] | dict[str, object]) -> None:
     from sbtrain_perf.codec import encode
 
     sys.stdout.write(json.dumps(encode(value), indent=2, default=str) + "\n")

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sbtrain.argv import CommandLine, given, split_command_line
 from sbtrain.commands.telling import tell, warn
-from sbtrain.flags import FLAGS
-from sbtrain.planning import decide, no_plan, read_call, surroundings
-from sbtrain.script import Script
-from sbtrain.script_notes import script_notes
-from sbtrain.unfollowed import unmet
-from sbtrain.unknown_options import unknown_options_named
+from sbtrain.options.argv import CommandLine, given, split_command_line
+from sbtrain.options.flags import FLAGS
+from sbtrain.options.script import Script
+from sbtrain.options.unknown_options import unknown_options_named
+from sbtrain.submission.notes import script_notes
+from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
+from sbtrain.submission.unfollowed import unmet
 
 _WHO = "sbtrainctl"
 _OWN = {"site": True, "json": False}  # beside sbtrain's; whether each takes a value

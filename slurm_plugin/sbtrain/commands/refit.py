@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain.commands.run_list import listed_runs
+from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.errors import HomeError
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
 from sbtrain_perf.errors import CoefficientsError, TimingLogError
 from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
-    from sbtrain.ledger import Run
+    from sbtrain.runs.run_list import ListedRun
     from sbtrain_jobs.ledger import LedgerEntry
     from sbtrain_perf.coefficients import Coefficients, LearntLifetime
     from sbtrain_perf.lifetimes import Lived
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gone(runs: Sequence[Run]) -> list[str]:
+def _gone(runs: Sequence[ListedRun]) -> list[str]:
     """Ids of runs whose folder is not there."""
 
     def is_there(folder: Path) -> bool:
@@ -118,7 +118,7 @@ def _gone_in_words(gone: Sequence[str]) -> str:
     )
 
 
-def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
+def timing_logs(runs: Sequence[ListedRun]) -> tuple[Path, ...]:
     """The logs of all attempts, array tasks included."""
     found = []
     for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
@@ -127,10 +127,10 @@ def timing_logs(runs: Sequence[Run]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def lived_attempts(runs: Sequence[Run]) -> tuple[list[Lived], list[Skipped]]:
+def lived_attempts(runs: Sequence[ListedRun]) -> tuple[list[Lived], list[Skipped]]:
     """How long every attempt held its allocation, by the runs' cause ledgers, array tasks
     included; and the ledgers that cannot be read, or whose plan cannot."""
-    from sbtrain.run_folder import PLAN_NAME
+    from sbtrain.submission.run_folder import PLAN_NAME
     from sbtrain_jobs.errors import LaunchError
     from sbtrain_jobs.ledger import LEDGER_NAME, read_ledger
     from sbtrain_perf.codec import read_plan

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from sbtrain.errors import SiteError
-from sbtrain.site import bundled_sites, burst_path, check_site, load_site, site_path
+from sbtrain.sites.site_file import bundled_sites, burst_path, check_site, load_site, site_path
 from sbtrain_perf.codec import encode
 from sbtrain_perf.request import ClusterShape, Partition
 from sbtrain_perf.wording import duration, size
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _burst_buffer(args: argparse.Namespace) -> int:
-    from sbtrain.burst_buffer import CONF_NAME, LUA_NAME, burst_buffer_files
+    from sbtrain.sites.burst_buffer import CONF_NAME, LUA_NAME, burst_buffer_files
     from sbtrain_staging.publish import publish_bytes
 
     files = burst_buffer_files(

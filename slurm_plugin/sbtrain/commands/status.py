@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sbtrain.commands.run_list import listed_runs
+from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.commands.streams import told_while_slow
-from sbtrain.run_status import UNKNOWN, RunStatus, named_run, overview
-from sbtrain.slurm.commands import CommandsClient
+from sbtrain.runs.run_status import UNKNOWN, RunStatus, named_run, overview
+from sbtrain.slurm.command_client import CommandsClient
 from sbtrain_jobs.ledger import seconds_between
 from sbtrain_perf.errors import MissingExtraError, SbtrainError
 from sbtrain_perf.wording import amount, brief_duration, count, duration
@@ -132,8 +132,8 @@ def under_way(status: RunStatus) -> str:
     """How far staging is, where the last attempt is at it."""
     if not status.attempts or status.final or status.attempts[-1].ended_at:
         return ""
-    from sbtrain_jobs.staged import EVENTS_NAME
-    from sbtrain_staging.events import newest_event
+    from sbtrain_jobs.supervisor.staging_step import EVENTS_NAME
+    from sbtrain_staging.reports.events import newest_event
 
     folder = Path(status.run_dir, "attempts", str(status.attempts[-1].attempt))
     found = newest_event(folder / EVENTS_NAME) or {}

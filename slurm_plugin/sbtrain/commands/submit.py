@@ -15,9 +15,9 @@ from sbtrain.commands.streams import StdoutError, mend_streams
 from sbtrain_perf.errors import SbtrainError
 
 if TYPE_CHECKING:
-    from sbtrain.job_script import JobScript
     from sbtrain.slurm.client import SlurmClient, Submission, Submitted
-    from sbtrain.submission import Asked
+    from sbtrain.submission.asked import Asked
+    from sbtrain.submission.job_script import JobScript
     from sbtrain_perf.request import Plan
 
 INTERRUPTED = 130
@@ -55,8 +55,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if argv and argv[0] in ("-h", "--help", "--usage"):
         return _help()
-    from sbtrain.argv import given, split_command_line
-    from sbtrain.flags import FLAGS
+    from sbtrain.options.argv import given, split_command_line
+    from sbtrain.options.flags import FLAGS
 
     line = split_command_line(argv, FLAGS)
     if given(line.settings, "help", "usage"):
@@ -69,10 +69,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.telling import tell, warn
-    from sbtrain.planning import decide, no_plan, read_call, surroundings
-    from sbtrain.script_notes import script_notes
-    from sbtrain.unfollowed import unmet
-    from sbtrain.unknown_options import unknown_options_named
+    from sbtrain.options.unknown_options import unknown_options_named
+    from sbtrain.submission.notes import script_notes
+    from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
+    from sbtrain.submission.unfollowed import unmet
 
     around = surroundings(environ)
     with unknown_options_named(line):
@@ -101,7 +101,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _help() -> int:
-    from sbtrain.flag_table import help_text
+    from sbtrain.options.flag_table import help_text
 
     sys.stdout.write(help_text())
     return 0
@@ -109,7 +109,7 @@ def _help() -> int:
 
 def _client(environ: Mapping[str, str]) -> SlurmClient:
     """sbtrain itself waits for a job, so that its id is known at once."""
-    from sbtrain.slurm.commands import CommandsClient
+    from sbtrain.slurm.command_client import CommandsClient
 
     return CommandsClient(
         environ={name: value for name, value in environ.items() if name != "SBATCH_WAIT"},
@@ -121,9 +121,9 @@ def _hand_over(
     client: SlurmClient, asked: Asked, plan: Plan, *, environ: Mapping[str, str]
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
-    from sbtrain.argv import given
-    from sbtrain.job_script import job_script
-    from sbtrain.submission import additions, with_options
+    from sbtrain.options.argv import given
+    from sbtrain.submission.asked import additions, with_options
+    from sbtrain.submission.job_script import job_script
 
     added = additions(asked, plan)
     plan = with_options(asked, plan, added)
@@ -143,8 +143,8 @@ def _hand_over(
 
 
 def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:
-    from sbtrain.job_script import JobScript
-    from sbtrain.run_folder import PLAN_NAME
+    from sbtrain.submission.job_script import JobScript
+    from sbtrain.submission.run_folder import PLAN_NAME
 
     return JobScript(
         directives=directives,
@@ -180,12 +180,12 @@ def _submit(
     text: str,
     environ: Mapping[str, str],
 ) -> int:
-    from sbtrain.argv import last_value
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.waiting import wait_for_job
-    from sbtrain.run_folder import write_run_folder
+    from sbtrain.options.argv import last_value
     from sbtrain.slurm.client import Submission
-    from sbtrain.submission import waits
+    from sbtrain.submission.asked import waits
+    from sbtrain.submission.run_folder import write_run_folder
 
     _end_as_if_interrupted()
     job_path = write_run_folder(plan, script=asked.script, job_text=text)
@@ -222,13 +222,13 @@ def _announce(
     asked: Asked, plan: Plan, submitted: Submitted, *, environ: Mapping[str, str]
 ) -> None:
     """Write the run into the user's list, and say on stdout what sbatch would say."""
-    from sbtrain.argv import given
-    from sbtrain.ledger import Run, append_run
+    from sbtrain.options.argv import given
+    from sbtrain.runs.run_list import ListedRun, append_run
 
     quiet = given(asked.settings, "quiet")
     if not quiet:
         _say_as_sbatch(submitted, parsable=given(asked.settings, "parsable"))
-    run = Run(
+    run = ListedRun(
         run_id=plan.run_id,
         job_id=submitted.job_id,
         run_dir=plan.run_dir,
@@ -249,7 +249,7 @@ def _announce(
 def _send(client: SlurmClient, plan: Plan, submission: Submission) -> Submitted:
     """Submit; whatever goes wrong, neither a job nor a run folder is left behind."""
     from sbtrain.errors import SlurmTimeoutError
-    from sbtrain.run_folder import remove_run_folder
+    from sbtrain.submission.run_folder import remove_run_folder
 
     try:
         return client.submit(submission)

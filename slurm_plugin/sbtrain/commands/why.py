@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain.commands.run_list import listed_runs
+from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients
-from sbtrain.run_status import named_run, plan_of
+from sbtrain.runs.run_status import named_run, plan_of
 from sbtrain_perf.codec import encode
 from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import amount, duration, ratio

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
+from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
-from sbtrain_jobs.job_control import EndCause, WayBack
 
 SignalTarget = Literal["steps", "batch", "all"]
 
@@ -237,7 +237,7 @@ class StartEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class JobStart:
     """How a running job stood when it started, to tell later what has become of it."""
 
     restarts: int
@@ -306,7 +306,7 @@ class SlurmClient(Protocol):
         A job that could never start is a SlurmRejectedError."""
         ...
 
-    def end_cause(self, job_id: str, attempt: Attempt | None = None) -> EndCause:
+    def end_cause(self, job_id: str, attempt: JobStart | None = None) -> EndCause:
         """Why a running job is being ended, as far as Slurm tells now.
 
         `attempt` is how the job stood when it started; without it, a job that asks about

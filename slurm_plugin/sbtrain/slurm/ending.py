@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sbtrain.slurm.client import Attempt, JobInfo, SlurmVersion
+from sbtrain.slurm.client import JobInfo, JobStart, SlurmVersion
 from sbtrain.slurm.states import JobState
+from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
-from sbtrain_jobs.job_control import EndCause, WayBack
 
 _LIMITS = {"TimeLimit", "DeadLine"}
 _EXIT_ENDS_THE_JOB = (22, 5)  # the newest on which this was seen
@@ -44,7 +44,7 @@ def way_back_of(version: SlurmVersion) -> WayBack:
 
 def end_cause_of(
     job: JobInfo,
-    attempt: Attempt | None,
+    attempt: JobStart | None,
     *,
     now_s: float,
     limit_warning_s: float,
@@ -78,14 +78,14 @@ def end_cause_of(
     return "unknown"
 
 
-def attempt_from(environ: Mapping[str, str], job_id: str) -> Attempt | None:
+def attempt_from(environ: Mapping[str, str], job_id: str) -> JobStart | None:
     """How this job stood when it started, if the environment is the job's own."""
     number = environ.get("SLURM_JOB_ID", "")
     array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
     if not number or job_id not in {number, f"{array}_{task}"}:
         return None
     restarts = environ.get("SLURM_RESTART_COUNT", "0")
-    return Attempt(
+    return JobStart(
         restarts=int(restarts) if restarts.isdecimal() else 0,
         nodes=expand(environ.get("SLURM_JOB_NODELIST", "")),
     )
@@ -98,7 +98,7 @@ def _ended_by_preemption(job: JobInfo) -> bool:
     return job.end_time_s - job.preempt_time_s < 1
 
 
-def _missing(job: JobInfo, attempt: Attempt | None) -> tuple[str, ...]:
+def _missing(job: JobInfo, attempt: JobStart | None) -> tuple[str, ...]:
     if attempt is None:
         return ()
     present = set(expand(job.nodes))

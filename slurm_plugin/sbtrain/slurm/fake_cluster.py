@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sbtrain.argv import Setting, given, last_value, split_words
-from sbtrain.directives import read_directives
 from sbtrain.errors import SlurmRejectedError
+from sbtrain.options.argv import Setting, given, last_value, split_words
+from sbtrain.options.directives import read_directives
 from sbtrain.slurm.client import (
     Gres,
     HistoryRow,
@@ -67,7 +67,7 @@ def fake_partition(
 
 
 @dataclass(slots=True, kw_only=True)
-class Record:
+class FakeJob:
     """A job, what its script does, and what it turns into next, and when."""
 
     info: JobInfo
@@ -97,7 +97,7 @@ class FakeCluster:
         self._hold_s = hold_s
         self._kill_wait_s = kill_wait_s
         self._numbers = itertools.count(1)
-        self._records: list[Record] = []
+        self._records: list[FakeJob] = []
         self.history: list[HistoryRow] = []
 
     def nodes(self) -> tuple[NodeInfo, ...]:
@@ -169,7 +169,7 @@ class FakeCluster:
                 exit_signal=0,
             )
             self._records.append(
-                Record(
+                FakeJob(
                     info=info,
                     partition=partition,
                     runs_s=sum(map(float, re.findall(r"(?m)^sleep ([\d.]+)", text))),
@@ -179,7 +179,7 @@ class FakeCluster:
             )
         return first
 
-    def advance(self, now_s: float) -> list[Record]:
+    def advance(self, now_s: float) -> list[FakeJob]:
         """Bring every job up to now; start what fits."""
         for record in self._records:
             if record.next_state is not None and now_s >= record.next_at_s:
@@ -189,7 +189,7 @@ class FakeCluster:
                 self._start(record, now_s)
         return self._records
 
-    def end(self, record: Record, state: JobState, *, at_s: float) -> None:
+    def end(self, record: FakeJob, state: JobState, *, at_s: float) -> None:
         """End a job, so that it comes to `state` once its processes have died."""
         restart = state in _RESTARTS and record.info.requeue
         alive = record.info.state in ALIVE
@@ -206,7 +206,7 @@ class FakeCluster:
         record.next_at_s = at_s + (self._kill_wait_s if alive else 0.0)
         self.advance(at_s)
 
-    def preempt(self, record: Record, *, at_s: float, grace_s: float) -> None:
+    def preempt(self, record: FakeJob, *, at_s: float, grace_s: float) -> None:
         record.info = replace(record.info, preempt_time_s=at_s, end_time_s=at_s + grace_s)
         record.next_state, record.next_at_s = JobState.PREEMPTED, at_s + grace_s
 
@@ -221,7 +221,7 @@ class FakeCluster:
                 )
                 self.end(record, JobState.NODE_FAIL, at_s=at_s)
 
-    def _start(self, record: Record, now_s: float) -> None:
+    def _start(self, record: FakeJob, now_s: float) -> None:
         info, reason = record.info, "None"
         usable = expand(record.partition.nodes)
         free = [
@@ -251,7 +251,7 @@ class FakeCluster:
         record.next_state = own_end if record.runs_s <= limit_s else JobState.TIMEOUT
         record.next_at_s = now_s + min(record.runs_s, limit_s)
 
-    def _settle(self, record: Record, state: JobState, *, at_s: float) -> None:
+    def _settle(self, record: FakeJob, state: JobState, *, at_s: float) -> None:
         """A run is over: write its history, and put the job back if it may restart."""
         counted = record.info.state == JobState.COMPLETING  # end() has counted the restart
         record.next_state = None

@@ -12,13 +12,18 @@ from pathlib import Path
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs.agent import first_line, node_index, uses_training_api
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
-from sbtrain_jobs.staged import staged_paths, why_failed
-from sbtrain_jobs.trainer_log import how_it_ended, last_lines
-from sbtrain_jobs.trainer_process import TrainerProcess, ignored
+from sbtrain_jobs.node_agent.agent import first_line, node_index, uses_training_api
+from sbtrain_jobs.node_agent.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.node_agent.trainer_process import TrainerProcess, ignored
+from sbtrain_jobs.supervisor.staging_step import staged_paths, why_failed
 from sbtrain_staging.errors import SourceError, StagingError, WorldError
-from sbtrain_staging.report import NodeReport, StagedSource, StagingReport, write_failure
+from sbtrain_staging.reports.run_report import (
+    NodeReport,
+    StagedSource,
+    StagingReport,
+    write_failure,
+)
 
 STEP = {"SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs.temporary import MOST_CHARACTERS, temporary_folder
+from sbtrain_jobs.node_agent.temporary import MOST_CHARACTERS, temporary_folder
 
 NODE = {"SLURMD_NODENAME": "c1"}
 

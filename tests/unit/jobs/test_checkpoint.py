@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_jobs.checkpoint import LEFTOVER_AFTER_S, MANIFEST, CheckpointStore
 from sbtrain_jobs.errors import CheckpointError, CommandError
 from sbtrain_jobs.process import run_command
+from sbtrain_jobs.training.checkpoint import LEFTOVER_AFTER_S, MANIFEST, CheckpointStore
 from sbtrain_staging.publish import TEMPORARY_MARK
 
 KILLED_SAVER = Path(__file__).parents[2] / "fakes" / "killed_saver.py"

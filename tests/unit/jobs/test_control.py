@@ -9,11 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from sbtrain_jobs import control
-from sbtrain_jobs.control import ControlEvent, ControlListener, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.messages import Finish, Held, Hello, Hold, Message, StepsDone, to_line
-from sbtrain_jobs.reach import candidate_addresses, connect_first
+from sbtrain_jobs.wire import control
+from sbtrain_jobs.wire.control import (
+    ControlEvent,
+    ControlListener,
+    PeerJoined,
+    PeerLeft,
+    PeerSaid,
+)
+from sbtrain_jobs.wire.messages import Finish, Held, Hello, Hold, Message, StepsDone, to_line
+from sbtrain_jobs.wire.reach import candidate_addresses, connect_first
 
 TOKEN = "0123456789abcdef"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from local_trainers import LocalAttempt, local_plan
-from sbtrain_jobs.checkpoint import CheckpointStore
-from sbtrain_jobs.messages import EXIT_STOPPED
 from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_jobs.training.checkpoint import CheckpointStore
+from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.request import Layout
 
 EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"

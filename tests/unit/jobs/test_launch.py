@@ -10,17 +10,12 @@ from collections.abc import Mapping
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs.launch import (
-    RoleContext,
-    agent_command,
-    chief_rank,
-    ranks_on,
-    requeue_id,
-    role_environment,
-    staging_command,
-    trainer_argv,
-    warning_s,
-)
+from sbtrain_jobs.ending.grace import warning_s
+from sbtrain_jobs.layouts.environment import RoleContext, role_environment
+from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on
+from sbtrain_jobs.node_agent.trainer_command import trainer_argv
+from sbtrain_jobs.slurm_job import requeue_id
+from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
 from sbtrain_perf.request import DataSet, Plan, Role
 
 SERVERS = (
@@ -163,7 +158,13 @@ def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
     assert argv[0] == "srun"
     assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mpi=none"} <= set(argv)
     assert {"--kill-on-bad-exit=0", "--overlap", "--export=ALL"} <= set(argv)
-    assert argv[-5:] == ("/v/python", "-P", "-m", "sbtrain_jobs.agent", "/p/plan.json")
+    assert argv[-5:] == (
+        "/v/python",
+        "-P",
+        "-m",
+        "sbtrain_jobs.node_agent",
+        "/p/plan.json",
+    )
 
 
 def test_staging_names_every_source_and_the_plans_mpi() -> None:

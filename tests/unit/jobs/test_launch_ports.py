@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sbtrain_jobs.ports import HeldPort
+from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.process import run_command
 
 REUSE_PORT, REUSE_ADDRESS = socket.SO_REUSEPORT, socket.SO_REUSEADDR

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sbtrain_jobs.messages import Held, PhaseDone, Ready, from_line, to_line
+from sbtrain_jobs.wire.messages import Held, PhaseDone, Ready, from_line, to_line
 
 
 @pytest.mark.parametrize(

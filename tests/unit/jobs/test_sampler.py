@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbtrain_jobs.sampler import BatchSampler
+from sbtrain_jobs.training.sampler import BatchSampler
 from sbtrain_perf.errors import RequestError
 
 

@@ -16,9 +16,11 @@ import pytest
 
 from plans import example_plan
 from played_supervisor import PlayedSupervisor, eventually
-from sbtrain_jobs.checkpoint import CheckpointStore
 from sbtrain_jobs.errors import CheckpointError, LaunchError
-from sbtrain_jobs.messages import (
+from sbtrain_jobs.process import run_command
+from sbtrain_jobs.training.checkpoint import CheckpointStore
+from sbtrain_jobs.training.session import Run, join
+from sbtrain_jobs.wire.messages import (
     EXIT_STOPPED,
     Held,
     Hello,
@@ -31,8 +33,6 @@ from sbtrain_jobs.messages import (
     StepsOver,
     StopAfter,
 )
-from sbtrain_jobs.process import run_command
-from sbtrain_jobs.session import Run, join
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.errors import MissingExtraError, PlanError
 from sbtrain_perf.request import DataSet, Plan, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbtrain_jobs.step_clock import StepClock
+from sbtrain_jobs.training.step_clock import StepClock
 
 
 class Hand:

@@ -15,7 +15,8 @@ from hypothesis.stateful import (
 )
 
 from plans import example_plan
-from sbtrain_jobs.stop import (
+from sbtrain_jobs.layouts.ranks import counting_ranks
+from sbtrain_jobs.supervisor.stop_agreement import (
     AllStopped,
     Ended,
     HeldAt,
@@ -28,7 +29,6 @@ from sbtrain_jobs.stop import (
     StopEvent,
     StopState,
     advance,
-    counting_ranks,
 )
 from sbtrain_perf.request import Role
 

@@ -10,8 +10,8 @@ import pytest
 
 from plans import example_plan
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.place import attempt_folder, place_from
-from sbtrain_jobs.progress import counted
+from sbtrain_jobs.slurm_job import attempt_folder, slurm_job_from
+from sbtrain_jobs.supervisor.progress import counted
 
 
 @pytest.fixture
@@ -48,4 +48,4 @@ def test_counts_in_words(number: int, words: str) -> None:
 def test_one_node_is_no_plural() -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
     with pytest.raises(LaunchError, match=r"the job has 1 node \(c1\), the plan needs 2"):
-        place_from(example_plan(), environ, now_s=0.0)
+        slurm_job_from(example_plan(), environ, now_s=0.0)

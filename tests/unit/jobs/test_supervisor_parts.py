@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs import cause
-from sbtrain_jobs.cause import CauseFound, CauseInquiry, end_cause, requeue
-from sbtrain_jobs.control import Peer
+from sbtrain_jobs.ending import cause
+from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry, end_cause, requeue
+from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandFailedError, LaunchError
-from sbtrain_jobs.job_control import EndCause, WayBack
 from sbtrain_jobs.ledger import AttemptRecord, Ledger
-from sbtrain_jobs.messages import Hello, PhaseDone, Ready, StepsDone
-from sbtrain_jobs.place import Place, place_from, plan_of_task, run_folder
-from sbtrain_jobs.progress import Progress, duration
-from sbtrain_jobs.record import RunRecord, steps_beyond
-from sbtrain_jobs.rendezvous import MEET_WITHIN_S, Rendezvous
-from sbtrain_jobs.roster import Roster
 from sbtrain_jobs.signals import notice_signals
+from sbtrain_jobs.slurm_job import SlurmJob, plan_of_task, run_folder, slurm_job_from
+from sbtrain_jobs.supervisor.progress import ProgressLines, duration
+from sbtrain_jobs.supervisor.record import RunRecord, steps_beyond
+from sbtrain_jobs.supervisor.rendezvous import MEET_WITHIN_S, Rendezvous
+from sbtrain_jobs.supervisor.roster import Roster
+from sbtrain_jobs.wire.control import Peer
+from sbtrain_jobs.wire.messages import Hello, PhaseDone, Ready, StepsDone
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Role
 
-PLACE = Place(
+PLACE = SlurmJob(
     job_id="7", restart_count=0, nodes=("c1", "c2"), node_list="c[1-2]", started_s=time.time()
 )
 
@@ -374,7 +374,7 @@ def test_a_ledger_that_fails_later_is_a_warning(
 
 def test_progress_comes_at_most_every_half_minute() -> None:
     now_s, lines = 0.0, []
-    progress = Progress(steps=1000, write=lines.append, clock=lambda: now_s)
+    progress = ProgressLines(steps=1000, write=lines.append, clock=lambda: now_s)
     for step in range(1, 651):
         now_s += 0.1
         progress.step(step)
@@ -403,7 +403,7 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_the_place_of_an_attempt() -> None:
-    place = place_from(
+    place = slurm_job_from(
         example_plan(),
         {
             "SLURM_JOB_ID": "7",

@@ -8,8 +8,8 @@ import typing
 
 import pytest
 
-from sbtrain_jobs.job_control import EndCause
-from sbtrain_jobs.verdict import Facts, exit_status, judge
+from sbtrain_jobs.ending.job_control import EndCause
+from sbtrain_jobs.ending.verdict import Facts, exit_status, judge
 
 STOPPED = Facts(
     finished=False,

@@ -87,7 +87,8 @@ def test_a_state_that_does_not_fit_is_refused(alone: Path) -> None:
 
 def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
     code = (
-        "import sys, threading; from sbtrain_jobs import join, tf_roles\n"
+        "import sys, threading; from sbtrain_jobs import join\n"
+        "from sbtrain_jobs.layouts import tensorflow as tf_roles\n"
         "tf_roles.EXIT_WITHIN_S = 0.5\n"
         "with join(default_steps=1, environ={}) as run:\n"
         "    run.tensorflow()\n"

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from played_supervisor import PlayedSupervisor, eventually
-from sbtrain_jobs.messages import (
+from sbtrain_jobs.training.step_gate import StepGate
+from sbtrain_jobs.training.trainer_link import UNSENT_LIMIT_BYTES, TrainerLink
+from sbtrain_jobs.wire.messages import (
     Held,
     Hello,
     Hold,
@@ -21,8 +23,6 @@ from sbtrain_jobs.messages import (
     StopAfter,
     to_line,
 )
-from sbtrain_jobs.step_gate import StepGate
-from sbtrain_jobs.trainer_link import UNSENT_LIMIT_BYTES, TrainerLink
 
 HELLO = Hello(who="trainer", token="t", node=0, node_name="c1", rank=3, pid=7)
 

@@ -12,7 +12,7 @@ import pytest
 from counting_trainer import TRAIN
 from sbtrain.slurm.client import SlurmVersion
 from sbtrain.slurm.ending import way_back_of
-from sbtrain_jobs.job_control import WayBack
+from sbtrain_jobs.ending.job_control import WayBack
 from supervised_runs import SupervisedRun, supervised_run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain_perf.fitting.lifetime import CMDARE_PRIOR, fit_prior
-from sbtrain_perf.regret.choosing import judge, summarise
+from sbtrain_perf.regret.choosing import choices_on, summarise
 from sbtrain_perf.regret.curves import all_curves
 from sbtrain_perf.score.cmdare_lifetime import ended_by_hour, read_aged
 
@@ -29,7 +29,7 @@ def test_the_shipped_prior_is_what_the_public_lifetimes_say() -> None:
 
 
 def test_choices_from_few_points_meet_their_bars() -> None:
-    choices = [choice for curve in all_curves(DATA) for choice in judge(curve, "time")]
+    choices = [choice for curve in all_curves(DATA) for choice in choices_on(curve, "time")]
     rules = {row.rule: row for row in summarise(choices) if row.source == "all"}
     assert rules["ours"].within_5 >= 0.90
     assert (rules["ours"].right_servers or 0.0) >= 0.95

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_perf.regret.choosing import Curve, Option, judge, summarise
+from sbtrain_perf.regret.choosing import Curve, Option, choices_on, summarise
 from sbtrain_perf.regret.commandline import main
 from sbtrain_perf.regret.curves import allreduce_curves, server_curves
 
@@ -35,7 +35,7 @@ def curve(*options: Option) -> Curve:
 
 
 def test_the_best_prediction_is_chosen_and_judged_by_what_was_measured() -> None:
-    ours, most = judge(
+    ours, most = choices_on(
         curve(
             option(100.0, 90.0, size=4),
             option(80.0, 120.0, size=8),
@@ -55,23 +55,23 @@ def test_what_gains_less_than_noise_is_spared() -> None:
             option(100.0, 100.0, size=4, servers=1),
             option(100.0 * gain, 100.0 * gain, size=4, servers=2),
         )
-        assert judge(curve(*options), "time")[0].chosen == chosen
+        assert choices_on(curve(*options), "time")[0].chosen == chosen
     for slower, chosen in ((99.0, "2/0"), (97.0, "3/0")):
         options = (option(slower, slower, size=2), option(100.0, 100.0, size=3))
-        assert judge(curve(*options), "time")[0].chosen == chosen
+        assert choices_on(curve(*options), "time")[0].chosen == chosen
     hours = (option(198.0, 198.0, size=2), option(300.0, 300.0, size=3))
-    assert judge(curve(*hours), "node-hours")[0].chosen == "3/0"  # costs are exact
+    assert choices_on(curve(*hours), "node-hours")[0].chosen == "3/0"  # costs are exact
 
 
 def test_equals_go_to_the_fewest_nodes() -> None:
-    ours, _ = judge(curve(option(90.0, 99.0, size=3), option(99.0, 99.0, size=2)), "time")
+    ours, _ = choices_on(curve(option(90.0, 99.0, size=3), option(99.0, 99.0, size=2)), "time")
     assert ours.chosen == "2/0"
 
 
 def test_node_hours_count_the_servers() -> None:
     options = (option(40.0, 40.0, size=4, servers=1), option(46.0, 46.0, size=4, servers=2))
-    assert judge(curve(*options), "time")[0].chosen == "4/2"
-    assert judge(curve(*options), "node-hours")[0].chosen == "4/1"
+    assert choices_on(curve(*options), "time")[0].chosen == "4/2"
+    assert choices_on(curve(*options), "node-hours")[0].chosen == "4/1"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_number_of_servers(
         option(two, predicted_two, size=4, servers=2),
         option(one, 100.0, size=5, servers=1),  # alone at its size: nothing to decide
     )
-    ours = judge(curve(*options), "time")[0]
+    ours = choices_on(curve(*options), "time")[0]
     assert (ours.servers, ours.right_servers) == (1, right)
 
 
@@ -102,7 +102,7 @@ def test_summaries_pool_sources() -> None:
         name="y",
         options=(option(1.0, 9.0, size=1), option(2.0, 1.0, size=2)),
     )
-    found = summarise([choice for c in (good, bad) for choice in judge(c, "time")])
+    found = summarise([choice for c in (good, bad) for choice in choices_on(c, "time")])
     ours = {row.source: row for row in found if row.rule == "ours"}
     assert ours["a"].within_5 == 1.0
     assert ours["b"].worst_regret == pytest.approx(0.5)
@@ -157,7 +157,7 @@ def test_fits_see_the_few_points_alone(tmp_path: Path) -> None:
 
 def test_unseen_workers_get_the_servers_they_need(tmp_path: Path) -> None:
     (served,) = server_curves(make_data(tmp_path))
-    ours = judge(served, "time")[0]
+    ours = choices_on(served, "time")[0]
     assert ours.chosen.endswith("2 servers")
     assert ours.right_servers >= ours.servers - 1
 
@@ -166,7 +166,7 @@ def test_allreduce_curves_are_batches(tmp_path: Path) -> None:
     curves = allreduce_curves(make_data(tmp_path))
     assert [c.name for c in curves] == [f"work, {b} a GPU" for b in (8, 16, 32)]
     assert all(o.fitted == (o.nodes <= 2) for c in curves for o in c.options)
-    assert all(judge(c, "time")[0].chosen == "4444" for c in curves)
+    assert all(choices_on(c, "time")[0].chosen == "4444" for c in curves)
 
 
 def test_the_command_prints_a_table_and_json(

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sbatch_reader import needs_sbatch, sbatch_reads
-from sbtrain.argv import LONG, SHORT, last_value, split_command_line
 from sbtrain.errors import SbatchUsageError
-from sbtrain.flags import FLAGS
+from sbtrain.options.argv import LONG, SHORT, last_value, split_command_line
+from sbtrain.options.flags import FLAGS
 from sbtrain_perf.errors import RequestError
 
 CASES = [

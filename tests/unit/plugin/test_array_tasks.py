@@ -9,9 +9,9 @@ import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from run_folders import ended, make_run, started
-from sbtrain.ledger import append_run
+from sbtrain.runs.run_list import append_run
 from sbtrain_jobs.ledger import Ledger
-from sbtrain_jobs.place import plan_of_task
+from sbtrain_jobs.slurm_job import plan_of_task
 from sbtrain_perf.codec import plan_to_json, read_plan
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.burst_buffer import BurstBufferFiles, burst_buffer_files, lua_string
 from sbtrain.errors import SiteError
-from sbtrain.site import load_site
+from sbtrain.sites.burst_buffer import BurstBufferFiles, burst_buffer_files, lua_string
+from sbtrain.sites.site_file import load_site
 from sbtrain_jobs.process import run_command
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "burst_buffer.lua"
@@ -155,8 +155,8 @@ def test_data_that_is_not_there_is_stagings_own_error(tmp_path: Path) -> None:
 
 
 def test_a_claim_ends_with_the_job_and_the_copy_stays(tmp_path: Path) -> None:
-    from sbtrain_staging.housekeeping import copies_on
-    from sbtrain_staging.world import user_name
+    from sbtrain_staging.cache.housekeeping import copies_on
+    from sbtrain_staging.ranks.world import user_name
 
     (tmp_path / "burst").mkdir()
     (tmp_path / "x").write_text("rows")

@@ -8,10 +8,10 @@ import pytest
 
 from clusters import RECORD
 from sbtrain.cluster.config import communication, configuration, gres_conf
-from sbtrain.cluster.folder import Record
+from sbtrain.cluster.folder import ClusterRecord
 
 
-def settings(record: Record) -> dict[str, str]:
+def settings(record: ClusterRecord) -> dict[str, str]:
     lines = configuration(record)["slurm.conf"].splitlines()
     plain = [
         line for line in lines if not line.startswith(("NodeName", "Partition", "Include"))
@@ -22,7 +22,7 @@ def settings(record: Record) -> dict[str, str]:
     return {line[0]: line[1] for line in pairs}
 
 
-def lines_of(record: Record, kind: str) -> dict[str, dict[str, str]]:
+def lines_of(record: ClusterRecord, kind: str) -> dict[str, dict[str, str]]:
     found = {}
     for line in configuration(record)["slurm.conf"].splitlines():
         if line.startswith(f"{kind}="):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.cluster.site_file import FILE, write_site_file
-from sbtrain.site import load_site
+from sbtrain.sites.site_file import load_site
 
 
 def test_it_names_the_clusters_own_nodes_and_folders(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ from run_folders import BEGAN, ENDED, ended, make_run, started, tell
 from sbtrain.commands.ctl import run
 from sbtrain.commands.status import causes, under_way
 from sbtrain.errors import SlurmTimeoutError
-from sbtrain.ledger import Run, append_run
-from sbtrain.run_status import LOST, UNKNOWN, RunStatus, overview
-from sbtrain.site import load_site
+from sbtrain.runs.run_list import ListedRun, append_run
+from sbtrain.runs.run_status import LOST, UNKNOWN, RunStatus, overview
+from sbtrain.sites.site_file import load_site
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.fake import FakeSlurm
-from sbtrain_jobs.checkpoint import CheckpointStore
+from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain_jobs.ledger import LedgerEntry
+from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.request import NodeRange, Plan, Request
 from sbtrain_perf.timing_log import TimingLog
-from sbtrain_staging.events import EventLog
+from sbtrain_staging.reports.events import EventLog
 
 
 @pytest.fixture
@@ -117,7 +117,9 @@ def test_a_silent_slurm_hides_no_run(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_that_is_gone(tmp_path: Path) -> None:
-    run = Run(run_id="r", job_id="7", run_dir=str(tmp_path / "no"), workload="w", submitted="")
+    run = ListedRun(
+        run_id="r", job_id="7", run_dir=str(tmp_path / "no"), workload="w", submitted=""
+    )
     found = overview([run], silent_slurm())
     assert "cannot read the plan" in only(found.runs).problem
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.argv import Setting
 from sbtrain.commands.ctl import run
-from sbtrain.site import load_site
-from sbtrain.submission import environment_settings
+from sbtrain.options.argv import Setting
+from sbtrain.sites.site_file import load_site
+from sbtrain.submission.asked import environment_settings
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.job import job_of
 from sbtrain_perf.limits import partition_refusal

@@ -10,9 +10,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sbatch_reader import needs_sbatch, sbatch_reads
-from sbtrain.argv import LONG, last_value
-from sbtrain.directives import DirectiveError, Directives, quote_directive, read_directives
-from sbtrain.flags import FLAGS
+from sbtrain.options.argv import LONG, last_value
+from sbtrain.options.directives import (
+    DirectiveError,
+    Directives,
+    quote_directive,
+    read_directives,
+)
+from sbtrain.options.flags import FLAGS
 from sbtrain_perf.errors import RequestError
 
 

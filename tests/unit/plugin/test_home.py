@@ -10,12 +10,12 @@ import pytest
 
 from sbtrain.errors import HomeError
 from sbtrain.home import home, learnt_coefficients, made_home
-from sbtrain.ledger import Run, append_run, find_run, read_runs
+from sbtrain.runs.run_list import ListedRun, append_run, find_run, read_runs
 from sbtrain_perf.errors import RequestError
 
 
-def run(number: int) -> Run:
-    return Run(
+def run(number: int) -> ListedRun:
+    return ListedRun(
         run_id=f"r-{number}",
         job_id=str(number),
         run_dir=f"/runs/r-{number}",

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from plans import example_plan
 from sbatch_reader import needs_sbatch, sbatch_reads
-from sbtrain.argv import split_command_line
-from sbtrain.directives import read_directives
-from sbtrain.flags import FLAGS, read_flags
-from sbtrain.job_script import JobScript, job_script
-from sbtrain.script import Script
-from sbtrain.submission import Asked, additions, ask
+from sbtrain.options.argv import split_command_line
+from sbtrain.options.directives import read_directives
+from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.script import Script
+from sbtrain.submission.asked import Asked, additions, ask
+from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain_jobs.process import run_command
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import Plan

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.argv import split_command_line
 from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
-from sbtrain.flags import FLAGS
-from sbtrain.planning import Outcome, Surroundings, decide, read_call
-from sbtrain.script import Script
-from sbtrain.slurm.fake import FakeSlurm
+from sbtrain.options.argv import split_command_line
+from sbtrain.options.flags import FLAGS
+from sbtrain.options.script import Script
+from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.fake_cluster import fake_partition
+from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
 
 
-def outcome(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Outcome:
+def outcome(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Planned:
     line = split_command_line([*words, "--train-site=private", "train.sh"], FLAGS)
     script = Script(name="train.sh", folder=tmp_path, content=PLAIN, shown="train.sh")
     environ = {"SBTRAIN_HOME": str(tmp_path / "home")}
@@ -26,7 +26,7 @@ def outcome(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Outcome:
     return decide(read_call(line, around, script), around, slurm)
 
 
-def chosen(found: Outcome) -> Plan:
+def chosen(found: Planned) -> Plan:
     assert found.decision.chosen is not None
     return found.decision.chosen
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
-from sbtrain.ledger import Run, append_run
-from sbtrain.site import load_site
+from sbtrain.runs.run_list import ListedRun, append_run
+from sbtrain.sites.site_file import load_site
 from sbtrain_jobs.ledger import LOST_DETAIL, Ledger, LedgerEntry
 from sbtrain_perf.codec import plan_to_json, read_plan
 from sbtrain_perf.coefficients import load_coefficients
@@ -56,7 +56,7 @@ def run_of(
     folder.mkdir()
     (folder / "plan.json").write_text(plan_to_json(decision.chosen))
     append_run(
-        Run(
+        ListedRun(
             run_id=folder.name,
             job_id=job_id,
             run_dir=str(folder),

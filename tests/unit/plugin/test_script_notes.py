@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.argv import split_command_line
-from sbtrain.flags import FLAGS
-from sbtrain.planning import Surroundings, read_call
-from sbtrain.script_notes import script_notes
+from sbtrain.options.argv import split_command_line
+from sbtrain.options.flags import FLAGS
+from sbtrain.submission.notes import script_notes
+from sbtrain.submission.planning import Surroundings, read_call
 from sbtrain_perf.request import LayoutChoice
 
 PLAIN = "#!/bin/bash\npython train.py\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.errors import SiteError
-from sbtrain.site import (
+from sbtrain.sites.site_file import (
     bundled_sites,
     burst_path,
     check_site,

@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbtrain.toml_lines import key_lines
+from sbtrain.sites.toml_lines import key_lines
 
 TEXT = '''\
 # a comment = 1

@@ -18,7 +18,7 @@ from sbtrain.errors import (
     SlurmUnparsableError,
 )
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.commands import CommandsClient
+from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.refusals import may_have_arrived, slurm_error, spoken
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
 from sbtrain_jobs.process import run_command
@@ -48,7 +48,7 @@ def client_over(
 
 def test_importing_it_brings_in_nothing_heavy() -> None:
     program = (
-        "import sys; before = set(sys.modules); import sbtrain.slurm.commands; "
+        "import sys; before = set(sys.modules); import sbtrain.slurm.command_client; "
         "print(*sorted(set(sys.modules) - before))"
     )
     loaded = run_command([sys.executable, "-c", program], timeout_s=60).stdout.split()
@@ -56,7 +56,7 @@ def test_importing_it_brings_in_nothing_heavy() -> None:
     heavy = {"numpy", "asyncio", "h5py", "sklearn", "tensorflow", "mpi4py", "pyslurm"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert "importlib.metadata" not in loaded
-    assert "sbtrain.slurm.fake" not in loaded
+    assert "sbtrain.slurm.fake_client" not in loaded
 
 
 def test_no_slurm_here(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError
-from sbtrain.slurm.client import Attempt, JobInfo, NoAccounting, Submission
-from sbtrain.slurm.fake import FakeSlurm
+from sbtrain.slurm.client import JobInfo, JobStart, NoAccounting, Submission
+from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.fake_cluster import fake_node, fake_partition
 from sbtrain.slurm.states import JobState
 
@@ -55,7 +55,7 @@ def test_a_preempted_job_is_put_back_after_the_grace(slurm: FakeSlurm, clock: Cl
     back = only(slurm, job_id)
     assert (back.state, back.reason, back.restarts) == (JobState.PENDING, "BeginTime", 1)
     assert not back.over
-    assert slurm.end_cause(job_id, Attempt(restarts=0, nodes=())) == "requeued"
+    assert slurm.end_cause(job_id, JobStart(restarts=0, nodes=())) == "requeued"
     clock.now_s += 5.0
     assert only(slurm, job_id).state == JobState.RUNNING
     clock.now_s += 100.0
@@ -91,7 +91,7 @@ def test_a_lost_node_takes_its_jobs_with_it(
     slurm.lose_node("c2")
     dying = only(slurm, job_id)
     assert (dying.state, dying.nodes) == (JobState.COMPLETING, "c1")
-    assert slurm.end_cause(job_id, Attempt(restarts=0, nodes=("c1", "c2"))) == "node-fail"
+    assert slurm.end_cause(job_id, JobStart(restarts=0, nodes=("c1", "c2"))) == "node-fail"
     clock.now_s += 1.0
     assert (only(slurm, job_id).state, only(slurm, job_id).restarts) == (after, restarts)
     assert only(slurm, other).state == JobState.RUNNING

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain.slurm.client import Attempt, JobInfo, NodeInfo, SlurmVersion, Submission
+from sbtrain.slurm.client import JobInfo, JobStart, NodeInfo, SlurmVersion, Submission
 from sbtrain.slurm.ending import attempt_from, end_cause_of
 from sbtrain.slurm.states import JobState
-from sbtrain_jobs.job_control import EndCause
+from sbtrain_jobs.ending.job_control import EndCause
 
 JOB = JobInfo(
     job_id="7",
@@ -127,11 +127,11 @@ def test_what_is_no_submission(make: Callable[[], Submission], told: str) -> Non
         make()
 
 
-ATTEMPT = Attempt(restarts=0, nodes=("c1", "c2"))
+ATTEMPT = JobStart(restarts=0, nodes=("c1", "c2"))
 DYING = replace(JOB, state=JobState.COMPLETING, end_time_s=2000.0)
 
 
-def cause(job: JobInfo, attempt: Attempt | None = ATTEMPT, *down: str) -> EndCause:
+def cause(job: JobInfo, attempt: JobStart | None = ATTEMPT, *down: str) -> EndCause:
     return end_cause_of(
         job,
         attempt,
@@ -188,7 +188,7 @@ class TestEndCause:
         assert cause(replace(back, state=JobState.PENDING, nodes="")) == "requeued"
 
     def test_a_second_attempt_counts_from_where_it_began(self) -> None:
-        second = Attempt(restarts=1, nodes=("c1", "c2"))
+        second = JobStart(restarts=1, nodes=("c1", "c2"))
         assert cause(replace(DYING, restarts=1), second) == "cancelled"
         assert cause(replace(DYING, restarts=2), second) == "requeued"
 
@@ -214,14 +214,14 @@ class TestAttempt:
             "SLURM_RESTART_COUNT": "2",
             "SLURM_JOB_NODELIST": "c[1-2]",
         }
-        expected = Attempt(restarts=2, nodes=("c1", "c2"))
+        expected = JobStart(restarts=2, nodes=("c1", "c2"))
         assert attempt_from(environ, "9") == attempt_from(environ, "7_3") == expected
         assert attempt_from(environ, "7_4") is None
         assert attempt_from(environ, "7") is None
 
     def test_a_first_attempt_has_no_count(self) -> None:
         environ = {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "c1"}
-        assert attempt_from(environ, "9") == Attempt(restarts=0, nodes=("c1",))
+        assert attempt_from(environ, "9") == JobStart(restarts=0, nodes=("c1",))
 
     def test_outside_a_job_nothing_is_known(self) -> None:
         assert attempt_from({}, "9") is None

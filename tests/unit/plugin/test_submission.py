@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from plans import example_plan, example_prediction
-from sbtrain.argv import Setting, split_command_line
-from sbtrain.directives import read_directives
 from sbtrain.errors import ScriptError
-from sbtrain.flags import FLAGS, read_flags
-from sbtrain.script import Script, read_script
-from sbtrain.submission import (
+from sbtrain.options.argv import Setting, split_command_line
+from sbtrain.options.directives import read_directives
+from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.script import Script, read_script
+from sbtrain.submission.asked import (
     Asked,
     additions,
     ask,
@@ -28,7 +28,7 @@ from sbtrain.submission import (
     with_options,
     workload_name,
 )
-from sbtrain_jobs.launch import warning_s
+from sbtrain_jobs.ending.grace import warning_s
 from sbtrain_perf.errors import MissingExtraError, RequestError
 from sbtrain_perf.request import NodeRange
 

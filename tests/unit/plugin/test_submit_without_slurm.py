@@ -14,8 +14,8 @@ from commands import WITHOUT_SLURM, clean_environ, sbtrain
 from plans import example_plan
 from sbatch_reader import CONF_WITHOUT_SLURMCTLD, needs_sbatch
 from sbtrain.errors import HomeError
-from sbtrain.run_folder import write_run_folder
-from sbtrain.script import Script
+from sbtrain.options.script import Script
+from sbtrain.submission.run_folder import write_run_folder
 from sbtrain_jobs.process import run_command
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"

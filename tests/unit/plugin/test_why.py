@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
-from sbtrain.ledger import Run, append_run
-from sbtrain.site import load_site
+from sbtrain.runs.run_list import ListedRun, append_run
+from sbtrain.sites.site_file import load_site
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
@@ -50,7 +50,7 @@ def timed_run(
     log.parent.mkdir(parents=True)
     (folder / "plan.json").write_text(plan_to_json(decision.chosen))
     append_run(
-        Run(
+        ListedRun(
             run_id=run_id,
             job_id=job_id,
             run_dir=str(folder),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_staging.cache import NodeCache
+from sbtrain_staging.cache.locks import FileLock
+from sbtrain_staging.cache.node_cache import NodeCache
 from sbtrain_staging.commandline import main
 from sbtrain_staging.errors import ScratchError, SourceError
-from sbtrain_staging.locks import FileLock
-from sbtrain_staging.report import StagingReport, read_report
-from sbtrain_staging.scan import scan
+from sbtrain_staging.reports.run_report import StagingReport, read_report
+from sbtrain_staging.sources.scan import scan
 from staging_trees import snapshot, stray_names, write_file, write_odd_tree
 
 

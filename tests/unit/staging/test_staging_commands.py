@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_staging.cache import NodeCache
+from sbtrain_staging.cache.node_cache import NodeCache
 from sbtrain_staging.commandline import bytes_of, main
 from sbtrain_staging.errors import SourceError
-from sbtrain_staging.scan import scan
+from sbtrain_staging.sources.scan import scan
 from staging_trees import write_file
 
 ENVIRON = {"SLURMD_NODENAME": "c1"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_staging.events import EventLog, newest_event
-from sbtrain_staging.progress import Progress
+from sbtrain_staging.reports.events import EventLog, newest_event
+from sbtrain_staging.reports.progress import StagingProgress
 
 
 def test_progress_names_the_node_that_is_behind(
@@ -19,7 +19,7 @@ def test_progress_names_the_node_that_is_behind(
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     log, said = tmp_path / "events.jsonl", io.StringIO()
-    progress = Progress(node_names=("c1", "c2"), stream=said, events=EventLog(log))
+    progress = StagingProgress(node_names=("c1", "c2"), stream=said, events=EventLog(log))
     progress.begin("staging d.h5", (1000, 1000))
     progress.show((100, 100))  # too soon to say anything
     now_s[0] += 4.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sbtrain_staging.forecast import forecast, shown_forecasts
-from sbtrain_staging.scan import scan
-from sbtrain_staging.simulate import Rates
+from sbtrain_staging.engine.simulate import Rates
+from sbtrain_staging.reports.estimate import forecast, shown_forecasts
+from sbtrain_staging.sources.scan import scan
 from staging_trees import write_file
 
 MB = 1_000_000

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sbtrain_staging.engine.shards import Deal, share_of
 from sbtrain_staging.errors import SourceError, StagingError
-from sbtrain_staging.hdf5_layout import Layout, layout_of
-from sbtrain_staging.hdf5_shards import all_parts, build, shard_rows
-from sbtrain_staging.manifest import Manifest
-from sbtrain_staging.record_files import record_runs
-from sbtrain_staging.scan import scan
-from sbtrain_staging.shards import Deal, share_of
-from sbtrain_staging.world import Solo
+from sbtrain_staging.formats.hdf5_layout import Layout, layout_of
+from sbtrain_staging.formats.hdf5_shards import all_parts, build, shard_rows
+from sbtrain_staging.formats.record_files import record_runs
+from sbtrain_staging.ranks.world import Solo
+from sbtrain_staging.sources.manifest import Manifest
+from sbtrain_staging.sources.scan import scan
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
@@ -100,7 +100,7 @@ def test_every_kind_of_data_set(tmp_path: Path, libver: str, seed: int | None) -
 def test_large_data_sets_with_other_chunks_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sbtrain_staging.hdf5_layout.INLINE_BYTES_MOST", 1000)
+    monkeypatch.setattr("sbtrain_staging.formats.hdf5_layout.INLINE_BYTES_MOST", 1000)
     source = write_all_kinds(tmp_path / "data.h5", "latest")
     with pytest.raises(SourceError, match=r"cut at chunk borders|fewer than"):
         layout_of(source, 3)

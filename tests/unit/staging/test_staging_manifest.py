@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sbtrain_staging.errors import SourceError, StagingError
-from sbtrain_staging.manifest import Kind, Manifest, shown_path
-from sbtrain_staging.scan import first_change, scan
+from sbtrain_staging.sources.manifest import Kind, Manifest, shown_path
+from sbtrain_staging.sources.scan import first_change, scan
 from staging_trees import write_file, write_odd_tree
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbtrain_staging.manifest import Entry, Kind, Manifest
-from sbtrain_staging.pieces import PieceTable, from_bytes, members, set_of, to_bytes
-from sbtrain_staging.schedule import Lane, chunk_size, chunks, plan_lanes
+from sbtrain_staging.engine.schedule import Lane, chunk_size, chunks, plan_lanes
+from sbtrain_staging.sources.manifest import Entry, Kind, Manifest
+from sbtrain_staging.sources.pieces import PieceTable, from_bytes, members, set_of, to_bytes
 
 PIECE = 1000
 

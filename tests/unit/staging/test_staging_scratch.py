@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sbtrain_staging.cache.scratch import expand_template, prepare
 from sbtrain_staging.errors import ScratchError
-from sbtrain_staging.scratch import expand_template, prepare
-from sbtrain_staging.world import user_name
+from sbtrain_staging.ranks.world import user_name
 
 ENVIRON = {"SLURMD_NODENAME": "c7", "SLURM_JOB_ID": "42"}
 

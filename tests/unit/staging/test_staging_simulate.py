@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbtrain_staging.schedule import chunk_size
-from sbtrain_staging.simulate import Rates, simulated_seconds
+from sbtrain_staging.engine.schedule import chunk_size
+from sbtrain_staging.engine.simulate import Rates, simulated_seconds
 
 MIB = 1 << 20
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbtrain_staging.scan import scan
-from sbtrain_staging.streaming import StreamedFile
-from sbtrain_staging.striping import (
+from sbtrain_staging.ranks.world import Solo
+from sbtrain_staging.readers.streaming import StreamedFile
+from sbtrain_staging.sources.scan import scan
+from sbtrain_staging.sources.striping import (
     BLOCK_BYTES,
     Striping,
     agreed_readers,
@@ -20,7 +21,6 @@ from sbtrain_staging.striping import (
     readers_of,
     striping_of,
 )
-from sbtrain_staging.world import Solo
 
 MIB = 1 << 20
 # lov_user_ost_data_v1: object id, group, generation, target.
@@ -101,7 +101,7 @@ def test_all_ranks_follow_what_rank_0_sees(
         seen.append(path)
         return Striping(stripe_bytes=MIB, stripe_count=3)
 
-    monkeypatch.setattr("sbtrain_staging.striping.striping_of", look)
+    monkeypatch.setattr("sbtrain_staging.sources.striping.striping_of", look)
     assert agreed_readers(scan(tmp_path), Solo(), asked=1) == 1
     assert seen == [str(tmp_path / "large").encode()]
 
@@ -123,7 +123,7 @@ def test_a_streamed_file_is_its_source(tmp_path: Path, monkeypatch: pytest.Monke
     content = bytes(range(256)) * 20_000
     (tmp_path / "file").write_bytes(content)
     monkeypatch.setattr(
-        "sbtrain_staging.streaming.striping_of",
+        "sbtrain_staging.readers.streaming.striping_of",
         lambda _: Striping(stripe_bytes=MIB, stripe_count=2),
     )
     with StreamedFile(tmp_path / "file") as stream:

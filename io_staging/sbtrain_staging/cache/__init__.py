@@ -1,0 +1,1 @@
+"""What lies on a node: finished copies, scratch, locks, cleaning up."""

@@ -1,0 +1,301 @@
+"""The node cache: finished copies, named by content, shared by all jobs of one user.
+
+    <scratch>/sbtrain-cache-<uid>/
+        data/<content>/<name>         finished copies, never changed
+        records/<source>-<version>    what is known of a source: manifest and hashes
+        partial/<version>/            copies under way; <version>.lock is held by their writer
+        pins/<content>/<key>          jobs that count on a copy, and until when
+        lock                          held for moments, around changes of the above
+
+A copy is published by one rename, its record before it. A record without its folder, or a
+folder without its record, is what a crash left, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from sbtrain_staging.cache import locks
+from sbtrain_staging.engine.disk import remove_tree
+from sbtrain_staging.errors import ScratchError, StagingError
+from sbtrain_staging.publish import TEMPORARY_MARK, fsync_folder, publish_bytes
+from sbtrain_staging.sources.manifest import KEY_LETTERS, Kind, Manifest, source_key
+from sbtrain_staging.sources.records import Header, read_header, read_record
+
+# An unfinished copy of another source is kept this long after its writer died.
+KEEP_PARTIAL_S = 3600.0
+_TRASH_MARK = f"trash{TEMPORARY_MARK}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedCopy:
+    """A finished copy.
+
+    Attributes:
+        path: where programs find the data.
+        record: the record of the source that it was made from.
+        used_s: when it was last staged or used, in seconds since 1970.
+    """
+
+    header: Header
+    path: Path
+    record: Path
+    used_s: float
+
+
+class NodeCache:
+    """The cache below one scratch folder.
+
+    Raises:
+        ScratchError: the place belongs to somebody else.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self.root = scratch / f"sbtrain-cache-{os.getuid()}"
+        self.data = self.root / "data"
+        self.records = self.root / "records"
+        self.partial = self.root / "partial"
+        self.pins = self.root / "pins"
+
+    def prepare(self) -> None:
+        """Make the folders; nobody else may look in."""
+        for folder in (self.root, self.data, self.records, self.partial, self.pins):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        status = self.root.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise ScratchError(
+                f"{self.root} belongs to another user",
+                hint="give --to another folder, or ask for its removal",
+            )
+
+    def mark(self, token: str) -> None:
+        """Leave a word that a rank on another node finds if this folder is shared."""
+        (self.root / "lock").write_text(token)
+
+    def marked(self) -> str:
+        return (self.root / "lock").read_text()
+
+    def can_link_to(self, other: NodeCache) -> bool:
+        """Whether hard links from this cache to another one's files work, by trying one."""
+        trial = self.partial / f"{_TRASH_MARK}{secrets.token_hex(6)}"
+        try:
+            os.link(other.root / "lock", trial)
+        except OSError:
+            return False
+        trial.unlink()
+        return True
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        return locks.held(self.root / "lock")
+
+    def record_of(self, manifest: Manifest) -> Path:
+        return self.records / manifest.version
+
+    def copies(self) -> Iterator[CachedCopy]:
+        """All finished copies; a content that two sources share comes twice."""
+        for record in sorted(self.records.iterdir()):
+            try:
+                header = read_header(record)
+                used_s = (self.data / header.content).stat().st_mtime
+            except (StagingError, OSError):
+                continue
+            path = self.data / header.content / header.name
+            yield CachedCopy(header=header, path=path, record=record, used_s=used_s)
+
+    def find(self, manifest: Manifest) -> CachedCopy | None:
+        """The finished copy of this version of this source, if it is there unharmed."""
+        record = self.record_of(manifest)
+        try:
+            header = read_header(record)
+            used_s = (self.data / header.content).stat().st_mtime
+        except (StagingError, OSError):
+            return None
+        path = self.data / header.content / header.name
+        found = CachedCopy(header=header, path=path, record=record, used_s=used_s)
+        if not is_unharmed(path.parent, manifest):
+            self.evict(header.content)
+            return None
+        return found
+
+    def predecessor(self, manifest: Manifest) -> tuple[Path, Manifest, list[bytes]] | None:
+        """The newest finished copy of another version of this source: its folder, its
+        manifest and the digests of its pieces."""
+        key = source_key(manifest.root)
+        mine = self.record_of(manifest)
+        found = [copy for copy in self.copies() if copy.record.name.startswith(key)]
+        found = [copy for copy in found if copy.record != mine]
+        for copy in sorted(found, key=lambda copy: copy.used_s, reverse=True):
+            try:
+                _, known, digests = read_record(copy.record)
+            except StagingError:
+                continue
+            return copy.path.parent, known, digests
+        return None
+
+    def pin(self, content: str, key: str, until_s: float) -> None:
+        """Keep a copy until a time; the caller holds the lock."""
+        folder = self.pins / content
+        folder.mkdir(mode=0o700, exist_ok=True)
+        publish_bytes(folder / quote(key, safe=""), f"{until_s:.0f}\n".encode())
+        with contextlib.suppress(OSError):
+            os.utime(self.data / content)
+
+    def is_pinned(self, content: str) -> bool:
+        """Whether any job still counts on a copy; pins that are over are removed."""
+        folder = self.pins / content
+        pinned = False
+        for pin in folder.iterdir() if folder.is_dir() else ():
+            try:
+                over = float(pin.read_text()) < time.time()
+            except (OSError, ValueError):
+                over = True
+            if over:
+                pin.unlink(missing_ok=True)
+            else:
+                pinned = True
+        return pinned
+
+    def unpin(self, key: str) -> None:
+        for pin in self.pins.glob(f"*/{quote(key, safe='')}"):
+            pin.unlink(missing_ok=True)
+
+    def evict(self, content: str) -> None:
+        """Remove a copy: out of sight at once, then from the disk."""
+        trash = self.partial / f"{_TRASH_MARK}{secrets.token_hex(6)}"
+        with contextlib.suppress(FileNotFoundError):
+            (self.data / content).rename(trash)
+        for record in list(self.records.iterdir()):
+            with contextlib.suppress(StagingError):
+                if read_header(record).content == content:
+                    record.unlink(missing_ok=True)
+        remove_tree(self.pins / content)
+        remove_tree(trash)
+
+    def publish(self, tree: Path, content: str) -> Path:
+        """Give a finished and flushed tree its place; the caller holds the lock."""
+        place = self.data / content
+        if place.exists():
+            remove_tree(tree)
+        else:
+            tree.rename(place)
+            fsync_folder(self.data)
+        return place
+
+    def used_bytes(self) -> int:
+        """The data of all finished copies, each content once."""
+        sizes = {copy.header.content: copy.header.size_bytes for copy in self.copies()}
+        return sum(sizes.values())
+
+    def make_room(
+        self, needed_bytes: int, *, quota_bytes: int | None, needed_entries: int
+    ) -> None:
+        """Remove the least recently used copies that no job counts on until there is room.
+
+        The caller holds the lock.
+
+        Raises:
+            ScratchError: there is not enough room even so.
+        """
+        by_age = sorted(self.copies(), key=lambda copy: copy.used_s)
+        candidates = [copy.header.content for copy in by_age]
+        while shortage := self._shortage(needed_bytes, quota_bytes, needed_entries):
+            free = next((c for c in candidates if not self.is_pinned(c)), None)
+            if free is None:
+                raise ScratchError(
+                    f"{self.root} has no room for {needed_bytes} bytes: {shortage}",
+                    hint="free space there, raise --quota, stage with --mode shard, or give "
+                    "--to another folder",
+                )
+            candidates = [content for content in candidates if content != free]
+            self.evict(free)
+
+    def _shortage(
+        self, needed_bytes: int, quota_bytes: int | None, needed_entries: int
+    ) -> str | None:
+        room = os.statvfs(self.root)
+        free_bytes = room.f_bavail * room.f_frsize
+        if free_bytes < needed_bytes:
+            return f"{free_bytes} are free"
+        if room.f_files and room.f_favail < needed_entries:
+            return f"{room.f_favail} more files fit, {needed_entries} are needed"
+        if quota_bytes is not None and self.used_bytes() + needed_bytes > quota_bytes:
+            return f"{self.used_bytes()} of a quota of {quota_bytes} are in use"
+        return None
+
+    def sweep(self, *, keep: str, older_than_s: float = KEEP_PARTIAL_S) -> None:
+        """Remove what dead runs left; the caller holds the lock.
+
+        Args:
+            keep: the version whose unfinished copy is about to be taken up again; those of
+                other versions of that source are of no use any more.
+        """
+        self._sweep_partial(keep, older_than_s)
+        known = {copy.header.content for copy in self.copies()}
+        for folder in list(self.data.iterdir()):
+            if folder.name not in known:
+                self.evict(folder.name)
+        for record in list(self.records.iterdir()):
+            if TEMPORARY_MARK in record.name or not self._is_of_use(record):
+                record.unlink(missing_ok=True)
+        for pins in list(self.pins.iterdir()):
+            if pins.name not in known:
+                remove_tree(pins)
+            else:
+                for pin in pins.glob(f".*{TEMPORARY_MARK}*"):
+                    pin.unlink(missing_ok=True)
+
+    def _is_of_use(self, record: Path) -> bool:
+        try:
+            return (self.data / read_header(record).content).is_dir()
+        except StagingError:
+            return False
+
+    def _sweep_partial(self, keep: str, older_than_s: float) -> None:
+        for found in list(self.partial.iterdir()):
+            version = found.name.removesuffix(".lock")
+            if version == keep:
+                continue
+            if found.name.startswith(_TRASH_MARK):
+                remove_tree(found)
+                continue
+            outdated = bool(keep) and version[:KEY_LETTERS] == keep[:KEY_LETTERS]
+            with contextlib.suppress(FileNotFoundError):
+                if not outdated and time.time() - found.stat().st_mtime < older_than_s:
+                    continue
+            self.drop_partial(version)
+
+    def drop_partial(self, version: str) -> None:
+        """Remove an unfinished copy, unless its writer is alive."""
+        lock = locks.FileLock(self.partial / f"{version}.lock")
+        if lock.try_acquire():
+            remove_tree(self.partial / version)
+            lock.release()
+
+
+def is_unharmed(folder: Path, manifest: Manifest) -> bool:
+    """Whether a copy still has every entry with its kind, size, mode and time."""
+    base = os.fsencode(folder)
+    kinds = {Kind.FILE: stat.S_ISREG, Kind.FOLDER: stat.S_ISDIR, Kind.LINK: stat.S_ISLNK}
+    for index in range(len(manifest)):
+        try:
+            status = os.lstat(base + b"/" + manifest.published_path(index))
+        except OSError:
+            return False
+        kind = Kind(manifest.kinds[index])
+        if not kinds[kind](status.st_mode):
+            return False
+        if kind == Kind.FILE and (
+            status.st_size != manifest.sizes_bytes[index]
+            or stat.S_IMODE(status.st_mode) != manifest.modes[index]
+            or status.st_mtime_ns != manifest.mtimes_ns[index]
+        ):
+            return False
+    return True

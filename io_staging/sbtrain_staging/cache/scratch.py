@@ -1,0 +1,95 @@
+"""A node's scratch folder: from its template, checked before any time is spent on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from sbtrain_staging.errors import ScratchError
+from sbtrain_staging.publish import TEMPORARY_MARK
+from sbtrain_staging.ranks.world import node_name, user_name
+
+_FIELD = re.compile(r"%(.)", re.DOTALL)
+
+
+def expand_template(template: str, environ: Mapping[str, str]) -> Path:
+    """The scratch folder of this node.
+
+    %n is the node, %u the user, %j the job, %% a percent sign.
+
+    Raises:
+        ScratchError: an unknown field, %j outside a job, or a path that is not absolute.
+    """
+    fields = {"n": node_name(environ), "u": user_name(environ), "%": "%"}
+    if "SLURM_JOB_ID" in environ:
+        fields["j"] = environ["SLURM_JOB_ID"]
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in fields:
+            raise ScratchError(
+                f"the scratch template {template!r} has no value for %{match[1]}",
+                hint="%n: node, %u: user, %j: job (inside a job), %%: a percent sign",
+            )
+        return fields[match[1]]
+
+    expanded = Path(_FIELD.sub(value, template))
+    if not expanded.is_absolute():
+        raise ScratchError(f"the scratch folder {expanded} is not an absolute path")
+    return expanded
+
+
+def prepare(template: str, environ: Mapping[str, str]) -> Path:
+    """Make sure that this node's scratch is there and can be written.
+
+    Only the part of the template from its first field on is created: the part before it is
+    the site's, and its absence means that the disk is not mounted.
+
+    Raises:
+        ScratchError: missing, read-only, full, over quota or forbidden.
+    """
+    scratch = expand_template(template, environ)
+    fixed = _fixed_part(template)
+    if not fixed.is_dir():
+        raise ScratchError(
+            f"{fixed} is not there on node {node_name(environ)}",
+            hint="is the node's disk mounted? name another scratch folder with --to",
+        )
+    try:
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = scratch / f"{TEMPORARY_MARK}{secrets.token_hex(6)}"
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, b"probe")
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+    except OSError as error:
+        raise scratch_trouble(scratch, error, environ) from None
+    return scratch
+
+
+def _fixed_part(template: str) -> Path:
+    if "%" not in template.replace("%%", ""):
+        return Path(template.replace("%%", "%"))
+    head = re.split(r"%[^%]", template.replace("%%", "\0"))[0].replace("\0", "%")
+    return Path(head if head.endswith("/") else str(Path(head).parent))
+
+
+def scratch_trouble(where: Path, error: OSError, environ: Mapping[str, str]) -> ScratchError:
+    """An operating system's error on scratch as one of staging's."""
+    hints = {
+        errno.ENOSPC: "free space there, or give --to another folder",
+        errno.EDQUOT: "your quota there is used up: remove files, or give --to another folder",
+        errno.EROFS: "it is mounted read-only; give --to another folder",
+        errno.EACCES: "give --to a folder that you may write",
+        errno.EPERM: "give --to a folder that you may write",
+    }
+    reason = error.strerror or str(error)
+    return ScratchError(
+        f"cannot write {where} on node {node_name(environ)}: {reason}",
+        hint=hints.get(error.errno or 0, ""),
+    )

@@ -1,0 +1,1 @@
+"""How data travels: schedules, lanes, shards, unfinished copies."""

@@ -1,0 +1,1 @@
+"""The ranks of a staging run, one a node, alone or over MPI."""

@@ -1,0 +1,1 @@
+"""What training scripts read staged data with."""

@@ -1,0 +1,1 @@
+"""What a staging run tells: estimate, progress, events, report."""

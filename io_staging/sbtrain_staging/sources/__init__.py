@@ -1,0 +1,1 @@
+"""What is to be staged: manifests, pieces, hashes, what changed since."""

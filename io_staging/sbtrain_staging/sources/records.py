@@ -1,0 +1,84 @@
+"""What a node remembers of a source that it holds: its manifest and the hash of every piece.
+
+A record is one file: a line of JSON, the digests of all pieces, the packed manifest. Its
+name is the manifest's version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sbtrain_staging.errors import StagingError
+from sbtrain_staging.publish import publish_bytes
+from sbtrain_staging.sources.hashing import DIGEST_BYTES
+from sbtrain_staging.sources.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line of a record.
+
+    Attributes:
+        content: the content id, which is the name of the published folder.
+        name: the name inside that folder.
+        root: the path of the source.
+        size_bytes: of the data.
+        entries: files, folders and links.
+        digests: number of pieces.
+    """
+
+    content: str
+    name: str
+    root: str
+    size_bytes: int
+    entries: int
+    digests: int
+
+
+def write_record(
+    path: Path, manifest: Manifest, content: str, digests: Mapping[int, bytes]
+) -> Header:
+    header = Header(
+        content=content,
+        name=manifest.name,
+        root=manifest.root,
+        size_bytes=manifest.data_bytes,
+        entries=len(manifest),
+        digests=len(digests),
+    )
+    line = json.dumps(asdict(header), separators=(",", ":")).encode() + b"\n"
+    table = b"".join(digests[piece] for piece in range(len(digests)))
+    publish_bytes(path, line + table + manifest.to_bytes())
+    return header
+
+
+def read_header(path: Path) -> Header:
+    """Raises StagingError where the file is no record."""
+    try:
+        with path.open("rb") as stream:
+            return _header(stream.readline())
+    except OSError as error:
+        raise StagingError(f"cannot read {path}: {error.strerror}") from None
+
+
+def read_record(path: Path) -> tuple[Header, Manifest, list[bytes]]:
+    """Raises StagingError where the file is no record."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StagingError(f"cannot read {path}: {error.strerror}") from None
+    line, _, rest = content.partition(b"\n")
+    header = _header(line)
+    end = header.digests * DIGEST_BYTES
+    digests = [rest[at : at + DIGEST_BYTES] for at in range(0, end, DIGEST_BYTES)]
+    return header, Manifest.from_bytes(rest[end:]), digests
+
+
+def _header(line: bytes) -> Header:
+    try:
+        return Header(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise StagingError(f"a record cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""Why and how an attempt ends: notice, cause, grace, verdict, requeue."""

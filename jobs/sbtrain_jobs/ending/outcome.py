@@ -1,0 +1,41 @@
+"""What an attempt is told, and what is known when it is over."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from dataclasses import dataclass
+
+from sbtrain_jobs.ending.cause import CauseFound
+from sbtrain_jobs.ending.job_control import EndCause
+from sbtrain_jobs.supervisor.srun_step import StepEnded
+from sbtrain_jobs.wire.control import ControlEvent
+
+Event = ControlEvent | StepEnded | CauseFound | signal.Signals
+Events = queue.SimpleQueue[Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The first thing that went wrong. code: an exit status, negative for a signal."""
+
+    code: int
+    words: str
+    hint: str = ""
+    first: bool = True  # before any notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What is known when all processes of the attempt have ended."""
+
+    finished: bool
+    noticed: bool
+    cause: EndCause  # Slurm's last word
+    first_cause: EndCause  # the first that it named: it forgets a preemption when it requeues
+    failure: Failure | None
+    lost_nodes: tuple[str, ...]
+    saved_step: int | None
+    steps_done: bool = False  # all, and their state is saved; the script may still run
+    shortfall: str = ""  # planned steps that a finished script has not done, in words
+    stuck: str = ""  # it kept nothing new, in words

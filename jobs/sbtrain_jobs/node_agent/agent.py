@@ -1,0 +1,303 @@
+"""The node agent: one a node, under srun. Holds ports, starts the node's trainers, reports
+their ends, ends them when told to or when the supervisor is gone.
+
+    python -P -m sbtrain_jobs.node_agent PLAN_JSON
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.layouts.environment import RoleContext, role_environment
+from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on, role_name
+from sbtrain_jobs.node_agent.held_port import HeldPort
+from sbtrain_jobs.node_agent.temporary import temporary_folder
+from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
+from sbtrain_jobs.node_agent.trainer_process import TrainerProcess
+from sbtrain_jobs.signals import catch, notice_signals, signal_named
+from sbtrain_jobs.supervisor.progress import counted
+from sbtrain_jobs.supervisor.staging_step import staged_paths
+from sbtrain_jobs.wire.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
+from sbtrain_jobs.wire.messages import from_line as message_from_line
+from sbtrain_jobs.wire.reach import connect_first, send_message
+from sbtrain_perf.codec import read_plan
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Plan
+
+REACH_WITHIN_S = 45.0
+LOOK_EVERY_S = 0.1
+ORPHAN_GRACE_S = 5.0  # the supervisor is gone: so is the job, in a moment
+NOT_STARTED = 127
+
+
+class SupervisorGone:
+    """The control connection is closed."""
+
+
+class Agent:
+    """One node's part of one attempt."""
+
+    def __init__(self, plan: Plan, plan_path: str, environ: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._plan_path = plan_path
+        self._environ = environ
+        self._node = node_index(plan, environ)
+        self._name = environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self._attempt = int(environ["SBTRAIN_ATTEMPT"])
+        self._folder = Path(plan.run_dir) / "attempts" / str(self._attempt)
+        self._ranks = ranks_on(plan, self._node)
+        self._signals = notice_signals(plan.preemption_signal)
+        self._received: set[signal.Signals] = set()
+        self._events: queue.SimpleQueue[Message | signal.Signals | SupervisorGone]
+        self._events = queue.SimpleQueue()
+        self._ports: list[HeldPort] = []
+        self._trainers: list[TrainerProcess] = []
+        self._reported: set[int] = set()
+        self._ignored: tuple[signal.Signals, ...] = ()
+        self._data: tuple[str, ...] = ()
+        self._temporary: dict[str, str] = {}
+
+    def run(self) -> int:
+        """Exit status: 0 once told to finish and everything here has ended."""
+        catch(self._signals, self._events.put)
+        self._ports = [HeldPort() for _ in self._ranks]
+        self._data = staged_paths(
+            self._plan, self._folder, node=self._node, node_name=self._name
+        )
+        stream, self._control = connect_first(
+            self._environ["SBTRAIN_CONTROL"], within_s=REACH_WITHIN_S
+        )
+        with contextlib.closing(stream):
+            self._stream = stream
+            self._say(
+                Hello(
+                    who="agent",
+                    token=self._environ["SBTRAIN_TOKEN"],
+                    node=self._node,
+                    node_name=self._name,
+                    pid=os.getpid(),
+                )
+            )
+            self._say(
+                Ready(
+                    node=self._node,
+                    host=stream.getsockname()[0],
+                    ports=tuple(port.number for port in self._ports),
+                    data=self._data,
+                )
+            )
+            threading.Thread(target=self._listen, name="control", daemon=True).start()
+            with temporary_folder(self._plan, self._folder, self._environ) as gained:
+                self._temporary = gained
+                try:
+                    return self._serve()
+                finally:
+                    self._end_all(grace_s=0.0)
+
+    def _listen(self) -> None:
+        try:
+            with self._stream.makefile("rb") as lines:
+                for line in lines:
+                    self._events.put(message_from_line(line))
+        except (OSError, ValueError):
+            pass
+        self._events.put(SupervisorGone())
+
+    def _serve(self) -> int:
+        finishing = False
+        while True:
+            try:
+                event = self._events.get(timeout=LOOK_EVERY_S)
+            except queue.Empty:
+                event = None
+            match event:
+                case Start(addresses=addresses) if not self._trainers and not finishing:
+                    self._start(addresses)
+                case Finish():
+                    finishing = True
+                    self._finish(event)
+                case signal.Signals():
+                    self._received.add(event)
+                    self._say(Notice(node=self._node, signal=event.name))
+                case SupervisorGone():
+                    if finishing and not self._running():
+                        return 0
+                    sys.stderr.write(
+                        f"sbtrain: {self._name}: the supervisor is gone; ending trainers\n"
+                    )
+                    self._end_all(grace_s=ORPHAN_GRACE_S)
+                    return LaunchError.exit_code
+            self._report_ended()
+            if finishing and not self._running():
+                return 0
+
+    def _start(self, addresses: tuple[str, ...]) -> None:
+        shebang = first_line(self._plan.script)
+        if uses_training_api(self._plan.script):
+            self._ignored = tuple(n for n in self._signals if n != signal.SIGTERM)
+        argv = trainer_argv(
+            self._plan.script, self._plan.script_args, shebang=shebang, python=sys.executable
+        )
+        for rank, port in zip(self._ranks, self._ports, strict=True):
+            context = RoleContext(
+                rank=rank,
+                attempt=self._attempt,
+                plan_path=self._plan_path,
+                addresses=addresses,
+                data=self._data,
+                control=self._control,
+                token=self._environ["SBTRAIN_TOKEN"],
+            )
+            gained = role_environment(
+                self._plan, context, visible_devices=self._environ.get("CUDA_VISIBLE_DEVICES")
+            )
+            if rank == chief_rank(self._plan):
+                port.share()
+            try:
+                self._trainers.append(self._trainer(rank, argv, gained))
+            except (OSError, SbtrainError) as error:
+                sys.stderr.write(
+                    f"sbtrain: {self._name}: cannot start "
+                    f"{role_name(self._plan.roles[rank])}: {error}\n"
+                )
+                self._reported.add(rank)
+                self._say(RoleEnded(rank=rank, returncode=NOT_STARTED))
+
+    def _trainer(
+        self, rank: int, argv: tuple[str, ...], gained: Mapping[str, str]
+    ) -> TrainerProcess:
+        name = role_name(self._plan.roles[rank])
+        return TrainerProcess(
+            argv,
+            rank=rank,
+            log=self._folder / f"{name}.log",
+            environment={
+                **self._environ,
+                **self._temporary,
+                **gained,
+                **import_path(self._plan, self._environ.get("PYTHONPATH", "")),
+            },
+            ignored_signals=self._ignored,
+            copy_to=sys.stdout.buffer if rank == chief_rank(self._plan) else None,
+        )
+
+    def _report_ended(self) -> None:
+        self._look_at_trainers()
+        for trainer in self._trainers:
+            if trainer.returncode is not None and trainer.rank not in self._reported:
+                self._reported.add(trainer.rank)
+                self._say(RoleEnded(rank=trainer.rank, returncode=trainer.returncode))
+
+    def _running(self) -> bool:
+        return any(trainer.returncode is None for trainer in self._trainers)
+
+    def _look_at_trainers(self) -> bool:
+        """Whether any still runs."""
+        for trainer in self._trainers:
+            trainer.look()
+        return self._running()
+
+    def _finish(self, told: Finish) -> None:
+        first = signal_named(told.signal) if told.signal else None
+        for trainer in self._trainers:
+            if first is None:
+                trainer.end(grace_s=told.grace_s)
+            else:
+                # Slurm signals all processes of a step: theirs came when ours did.
+                trainer.end_after(
+                    first, grace_s=told.grace_s, delivered=first in self._received
+                )
+
+    def _end(self, *, grace_s: float) -> None:
+        for trainer in self._trainers:
+            trainer.end(grace_s=grace_s)
+
+    def _end_all(self, *, grace_s: float) -> None:
+        """End every trainer here and wait for it; nothing is reported."""
+        self._end(grace_s=grace_s)
+        while self._look_at_trainers():
+            time.sleep(LOOK_EVERY_S)
+        for port in self._ports:
+            port.release()
+
+    def _say(self, message: Message) -> None:
+        # A supervisor that is gone is noticed by the listening thread.
+        with contextlib.suppress(OSError):
+            send_message(self._stream, message)
+
+
+def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
+    """Which node of the step this is.
+
+    Raises:
+        LaunchError: the step does not have one task on each of the plan's nodes.
+    """
+    try:
+        node, nodes = int(environ["SLURM_NODEID"]), int(environ["SLURM_STEP_NUM_NODES"])
+        tasks = int(environ["SLURM_STEP_NUM_TASKS"])
+    except (KeyError, ValueError) as error:
+        raise LaunchError(
+            f"the agent was not started by srun: {error} is not usable",
+            hint="the supervisor starts it; do not run it by hand",
+        ) from None
+    if nodes != plan.nodes or tasks != plan.nodes:
+        raise LaunchError(
+            f"the step has {counted(tasks, 'task')} on {counted(nodes, 'node')}, the plan has "
+            f"{counted(plan.nodes, 'node')} with one agent each",
+            hint="do not set SLURM_ or SRUN_ variables in the job that change a step's shape",
+        )
+    return node
+
+
+def uses_training_api(script: str) -> bool:
+    """Whether the script names sbtrain_jobs: then join() takes the signals, and until it
+    does they are ignored. All other scripts start as under sbatch: bash cannot trap a signal
+    that it was started to ignore, and frameworks take it for one that has its handler.
+
+    Raises:
+        LaunchError: this node cannot read it.
+    """
+    try:
+        return b"sbtrain_jobs" in Path(script).read_bytes()
+    except OSError as error:
+        raise _unreadable(script, error) from error
+
+
+def first_line(script: str) -> str:
+    """The shebang of a script, or nothing.
+
+    Raises:
+        LaunchError: this node cannot read it.
+    """
+    try:
+        with Path(script).open("rb") as stream:
+            line = stream.readline(512)
+    except OSError as error:
+        raise _unreadable(script, error) from error
+    return line.decode(errors="replace").strip() if line.startswith(b"#!") else ""
+
+
+def _unreadable(script: str, error: OSError) -> LaunchError:
+    return LaunchError(
+        f"{socket.gethostname()} cannot read the script {script}: {error.strerror}",
+        hint="it must be on a filesystem that all nodes share",
+    )
+
+
+def main(argv: list[str]) -> int:
+    try:
+        return Agent(read_plan(argv[0]), argv[0], dict(os.environ)).run()
+    except SbtrainError as error:
+        hint = f"\nsbtrain: {error.hint}" if error.hint else ""
+        sys.stderr.write(f"sbtrain: error: {error.message}{hint}\n")
+        return error.exit_code

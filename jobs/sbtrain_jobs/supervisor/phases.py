@@ -1,0 +1,451 @@
+"""One attempt from its first step to the end of its last process, as events arrive.
+
+    staging --> meeting --> training --> ending
+        \\__________ notice, failure or a lost node: straight to ending
+
+It decides when the attempt is over and with what facts; what becomes of the job then is
+sbtrain_jobs.ending.conclusion's.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry
+from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
+from sbtrain_jobs.ending.notice import EndNotice, is_named
+from sbtrain_jobs.ending.outcome import Events, Failure, Outcome
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.layouts.ranks import counting_ranks
+from sbtrain_jobs.node_agent.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.slurm_job import SlurmJob
+from sbtrain_jobs.supervisor import stop_agreement as stop
+from sbtrain_jobs.supervisor.progress import counted
+from sbtrain_jobs.supervisor.record import RunRecord
+from sbtrain_jobs.supervisor.rendezvous import Rendezvous
+from sbtrain_jobs.supervisor.roster import Roster
+from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
+from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
+from sbtrain_jobs.supervisor.staging_step import (
+    EVENTS_NAME,
+    REPORT_NAME,
+    may_succeed_again,
+    wants_staging,
+    why_failed,
+)
+from sbtrain_jobs.supervisor.step_tally import StepTally
+from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
+from sbtrain_jobs.wire.messages import (
+    Finish,
+    Held,
+    Hold,
+    Message,
+    Notice,
+    PhaseDone,
+    Ready,
+    RoleEnded,
+    Saved,
+    Start,
+    StepsDone,
+    StopAfter,
+)
+from sbtrain_jobs.wire.reach import candidate_addresses
+from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import size
+
+ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
+LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
+OUTPUT_WITHIN_S = 1.0  # for what trainers wrote last, on its way through srun
+ASK_AGAIN_EVERY_S = 3.0  # while Slurm has not said why it told us to stop
+SAME_NOTICE_S = 2.0  # signals of one notice come within this, as it ends others follow
+OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
+
+
+class AttemptPhases:
+    """Runs to its Outcome in the calling thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        plan_path: str,
+        job: SlurmJob,
+        *,
+        attempt: int,
+        folder: Path,
+        record: RunRecord,
+        events: Events,
+        inquiry: CauseInquiry,
+        environ: Mapping[str, str],
+        token: str,
+    ) -> None:
+        self._plan = plan
+        self._plan_path = plan_path
+        self._job = job
+        self._folder = folder
+        self._record = record
+        self._events = events
+        self._inquiry = inquiry
+        self._environ = {**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token}
+        self._say = record.progress.say
+        self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
+        self._roster = Roster(plan, job.nodes)
+        self._rendezvous = Rendezvous(plan, job.nodes)
+        self._counting = counting_ranks(plan)
+        self._tally = StepTally(plan)
+        self._stop = stop.StopState()
+        self._step: SlurmStep | None = None
+        self._notice = EndNotice(record)
+        self._noticed_s: float | None = None
+        self._ask_again_s = 0.0
+        self._overdue_said = False
+        self._closing_by_s: float | None = None
+        self._any_spoke = False
+        self._staged_again = False
+        self._finished = False  # before anybody was told to end
+        self._failure: Failure | None = None
+        self._end_by_s = 0.0
+        self._listener = ControlListener(token=token, sink=events.put)
+
+    def run(self) -> Outcome:
+        """Raises LaunchError when the steps cannot be started at all."""
+        try:
+            self._inquiry.ask()  # a notice may have come before anyone listened
+            if wants_staging(self._plan):
+                self._begin_staging()
+            else:
+                self._begin_agents()
+            while not self._over():
+                self._take(within_s=0.2)
+                self._inquiry.look()
+                self._look_at_clock()
+            return self._outcome()
+        finally:
+            self._listener.close()
+            self._end_step()
+
+    # -- beginnings --------------------------------------------------------------------
+
+    def _begin_staging(self) -> None:
+        assert self._plan.scratch_path is not None
+        data, nodes = size(self._plan.data.total_bytes), counted(self._plan.nodes, "node")
+        self._say(f"staging {data} to {nodes}")
+        self._start_step(
+            "staging",
+            staging_command(
+                self._plan,
+                python=sys.executable,
+                report=str(self._folder / REPORT_NAME),
+                events=str(self._folder / EVENTS_NAME),
+                scratch=self._plan.scratch_path,
+            ),
+        )
+
+    def _stages_again(self, returncode: int) -> bool:
+        """One more try where a rank of staging died without a word."""
+        if self._staged_again or not may_succeed_again(self._folder, returncode=returncode):
+            return False
+        self._staged_again = True
+        self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
+        self._begin_staging()
+        return True
+
+    def _begin_agents(self) -> None:
+        self._phase = "meeting"
+        self._rendezvous.begin()
+        self._say(f"starting agents on {self._job.node_list}")
+        self._environ["SBTRAIN_CONTROL"] = candidate_addresses(self._listener.port)
+        self._start_step(
+            "agents",
+            agent_command(self._plan, python=sys.executable, plan_path=self._plan_path),
+        )
+
+    def _begin_training(self) -> None:
+        self._phase = "training"
+        self._roster.started = True
+        addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
+        self._say(f"all nodes met; starting {counted(len(self._plan.roles), 'trainer')}")
+        self._tell_agents(Start(addresses=addresses))
+
+    def _start_step(self, name: str, argv: tuple[str, ...]) -> None:
+        self._step = SlurmStep(name, argv, environment=self._environ, sink=self._events.put)
+
+    # -- events ------------------------------------------------------------------------
+
+    def _take(self, *, within_s: float) -> None:
+        try:
+            event = self._events.get(timeout=within_s)
+        except queue.Empty:
+            return
+        match event:
+            case PeerSaid(peer=peer, message=message) if self._roster.knows(peer):
+                self._heard(peer, message)
+            case PeerJoined(peer=peer):
+                self._joined(peer)
+            case PeerLeft(peer=peer):
+                self._roster.left(peer, told_to=self._phase == "ending")
+                if self._roster.lost_nodes and self._phase in ("meeting", "training"):
+                    self._say(f"lost {', '.join(self._roster.lost_nodes)}")
+                    self._begin_ending(grace_s=self._grace_s())
+            case StepEnded():
+                self._step_ended(event)
+            case CauseFound():
+                self._cause_found(event)
+            case signal.Signals():
+                self._noticed(f"{event.name} in the batch script")
+
+    def _joined(self, peer: Peer) -> None:
+        if not self._roster.joined(peer):
+            return
+        rank = peer.hello.rank
+        if peer.hello.who == "agent" and self._phase == "ending":
+            self._listener.send(peer, Finish(grace_s=0.0))
+        elif peer.hello.who == "trainer" and rank in self._counting:
+            self._any_spoke = True
+            self._tally.joined(rank)
+            self._advance(stop.Joined(rank=rank))
+
+    def _heard(self, peer: Peer, message: Message) -> None:
+        if peer.hello.who == "trainer":
+            self._tally.heard(message)
+        match message:
+            case Ready():
+                if self._phase == "meeting":
+                    self._rendezvous.add(message)
+                    if self._rendezvous.complete:
+                        self._begin_training()
+            case Notice(signal=name):
+                node = self._job.nodes[peer.hello.node]
+                self._noticed(f"{name} in the step on {node}")
+            case StepsDone():
+                self._record.steps_done(message)
+            case PhaseDone():
+                self._record.phase_done(message)
+            case Held(step=step):
+                self._advance(stop.HeldAt(rank=peer.hello.rank, step=step))
+            case Saved(step=step):
+                if self._noticed_s is not None:
+                    self._say(f"saved step {step}")
+                    self._record.write("saved", step=step, detail=message.path)
+                self._advance(stop.SavedAt(rank=peer.hello.rank, step=step))
+            case RoleEnded(rank=rank, returncode=returncode):
+                if self._roster.ended(rank, returncode):
+                    self._role_ended(rank, returncode)
+
+    def _role_ended(self, rank: int, returncode: int) -> None:
+        if self._phase == "training" and self._roster.finished:
+            self._finished = True
+            self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
+            self._begin_ending(grace_s=FAILED_GRACE_S)
+        self._advance(stop.Ended(rank=rank))
+        if self._phase != "training":
+            return
+        if returncode != 0 and self._noticed_s is None:
+            self._fail(
+                returncode,
+                f"{self._roster.describe(rank)} {how_it_ended(returncode)}",
+                log=self._folder / self._roster.log_name(rank),
+            )
+        elif self._roster.all_ended:
+            self._begin_ending(grace_s=0.0)
+        elif returncode == 0 and (left := self._tally.left_behind(rank)):
+            self._say(f"warning: {left}, with exit status 0; the others go on")
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._step = None
+        if self._phase == "ending":
+            self._say_finished()
+            self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
+            return
+        if event.name == "staging":
+            if event.returncode != 0 and self._stages_again(event.returncode):
+                return
+            if event.returncode != 0:
+                self._fail(*why_failed(self._folder, returncode=event.returncode))
+                return
+            self._record.staged(self._folder / REPORT_NAME)
+            self._begin_agents()
+        elif self._phase == "meeting":
+            missing = ", ".join(self._rendezvous.missing()) or "none"
+            self._fail(
+                LaunchError.exit_code,
+                f"srun ended with exit status {event.returncode} before all agents had met; "
+                f"missing: {missing}",
+            )
+        else:
+            self._begin_ending(grace_s=0.0)
+            self._end_by_s = time.monotonic() + LAST_WORDS_S
+
+    def _cause_found(self, found: CauseFound) -> None:
+        known = self._notice.learn(found)
+        if self._noticed_s is None:
+            if known and found.cause != "time-limit":
+                self._noticed("Slurm says so when asked")
+            return
+        if known or not self._inquiry.open:
+            self._notice.write()
+        if known and self._phase == "ending" and not self._any_spoke:
+            grace_s = self._grace_s()  # now that the cause is known it may be shorter
+            self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
+            self._tell_agents(self._finish(grace_s))
+
+    def _say_finished(self) -> None:
+        """Once, behind the trainers' own last lines."""
+        if self._closing_by_s is None:
+            return
+        self._closing_by_s = None
+        if short := self._tally.shortfall():
+            self._say(f"warning: the script ended by itself before its last step: {short}")
+        else:
+            self._say("training is complete")
+
+    # -- stopping ----------------------------------------------------------------------
+
+    def _noticed(self, detail: str) -> None:
+        self._inquiry.ask()
+        if self._noticed_s is not None:
+            again_s = time.monotonic() - self._noticed_s
+            if detail.startswith("SIGTERM") and again_s > SAME_NOTICE_S:
+                self._last_call()
+            return
+        self._noticed_s = time.monotonic()
+        self._notice.detail = detail
+        if self._phase == "ending":
+            return
+        self._say(f"told to stop: {detail}")
+        if self._phase == "training":
+            self._advance(stop.StopAsked(reason=detail))
+        else:
+            self._begin_ending(grace_s=0.0)
+
+    def _last_call(self) -> None:
+        """Slurm kills soon. Who is still saving may go on until then."""
+        if self._phase == "training" and self._tally.complete:
+            self._begin_ending(grace_s=1.0)
+
+    def _advance(self, event: stop.StopEvent) -> None:
+        agreed_step = self._stop.agreed_step
+        self._stop, actions = stop.advance(self._stop, event)
+        if self._stop.agreed_step != agreed_step:
+            self._say(f"all stop after step {self._stop.agreed_step}")
+        for action in actions:
+            match action:
+                case stop.SendHold(rank=rank, reason=reason):
+                    self._tell_trainer(rank, Hold(reason=reason))
+                case stop.SendStopAfter(rank=rank, step=step):
+                    self._tell_trainer(rank, StopAfter(step=step))
+                case stop.AllStopped():
+                    if self._any_spoke:
+                        self._begin_ending(grace_s=FAILED_GRACE_S)
+                    else:  # they save on a signal, if they save at all
+                        self._begin_ending(grace_s=self._grace_s())
+
+    def _fail(self, code: int, words: str, *, hint: str = "", log: Path | None = None) -> None:
+        if log is not None:
+            words += f"; the end of {log}:\n" + last_lines(log)
+        if self._failure is None:
+            self._failure = Failure(
+                code=code, words=words, hint=hint, first=self._noticed_s is None
+            )
+        self._inquiry.ask()  # a trainer may have felt Slurm's signal before we did
+        self._begin_ending(grace_s=FAILED_GRACE_S)
+
+    def _begin_ending(self, *, grace_s: float) -> None:
+        if self._phase == "ending":
+            return
+        if self._phase == "staging" and self._step is not None:
+            self._step.end()
+        self._phase = "ending"
+        self._end_by_s = time.monotonic() + grace_s + ENDING_SLACK_S
+        self._tell_agents(self._finish(grace_s))
+
+    def _finish(self, grace_s: float) -> Finish:
+        noticed = self._noticed_s is not None and self._notice.cause != "cancelled"
+        hand_on = noticed and self._failure is None and not self._any_spoke
+        return Finish(grace_s=grace_s, signal=self._plan.preemption_signal if hand_on else "")
+
+    def _look_at_clock(self) -> None:
+        now_s = time.monotonic()
+        if self._phase == "meeting" and (late := self._rendezvous.too_late()) is not None:
+            missing = self._rendezvous.missing()
+            self._say(f"no word from {', '.join(missing)}")
+            self._roster.lose(missing)
+            self._fail(late.exit_code, late.message, hint=late.hint)
+        if self._closing_by_s is not None and now_s > self._closing_by_s:
+            self._say_finished()
+        if self._phase != "training" or self._noticed_s is None:
+            return
+        if not is_named(self._notice.cause) and now_s >= self._ask_again_s:
+            self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
+            self._inquiry.ask()
+        over_s = now_s - self._noticed_s - self._window_s()
+        if over_s > 0 and self._tally.complete:
+            self._begin_ending(grace_s=0.0)
+            return
+        if over_s > 0 and not self._overdue_said:
+            self._overdue_said = True
+            self._say("not saved within the grace; the last periodic checkpoint counts")
+        if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
+            self._begin_ending(grace_s=0.0)
+
+    def _window_s(self) -> float:
+        return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
+
+    def _grace_s(self) -> float:
+        """Until KILL for trainers that may be saving."""
+        if self._noticed_s is None:
+            return FAILED_GRACE_S
+        return max(1.0, self._window_s() - (time.monotonic() - self._noticed_s))
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        if self._phase != "ending" or self._inquiry.open or not self._events.empty():
+            return False
+        # What a process said last is read before its connection is seen to close. The srun
+        # of a node that died does not end.
+        step_over = self._step is None or bool(self._roster.lost_nodes)
+        if step_over and not self._roster.connected:
+            return True
+        return time.monotonic() >= self._end_by_s
+
+    def _outcome(self) -> Outcome:
+        self._roster.silent()
+        self._say_finished()
+        if self._noticed_s is not None:
+            self._notice.write()
+        return Outcome(
+            finished=self._finished,
+            noticed=self._noticed_s is not None,
+            cause=self._notice.cause,
+            first_cause=self._notice.first_cause,
+            failure=self._failure,
+            lost_nodes=self._roster.lost_nodes,
+            saved_step=self._stop.saved_step,
+            steps_done=self._tally.complete,
+            shortfall=self._tally.shortfall(),
+            stuck=self._tally.stuck() if self._noticed_s is not None else "",
+        )
+
+    def _end_step(self) -> None:
+        """No step of ours outlives the attempt."""
+        if self._step is None:
+            return
+        self._step.end()
+        if not self._step.join(5.0):
+            self._step.kill()
+            self._step.join(5.0)
+
+    def _tell_agents(self, message: Message) -> None:
+        for peer in self._roster.agents:
+            self._listener.send(peer, message)
+
+    def _tell_trainer(self, rank: int, message: Message) -> None:
+        peer = self._roster.trainer(rank)
+        if peer is not None:
+            self._listener.send(peer, message)

@@ -1,0 +1,121 @@
+"""Who of an attempt is there: agents by node, trainers by rank, who has ended and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on, role_name
+from sbtrain_jobs.wire.control import Peer
+from sbtrain_perf.request import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleFailure:
+    rank: int
+    returncode: int
+
+
+class Roster:
+    """Bookkeeping only; what an unknown rank or node says is dropped."""
+
+    def __init__(self, plan: Plan, node_names: Sequence[str]) -> None:
+        self._plan = plan
+        self._names = tuple(node_names)
+        self._agents: dict[int, Peer] = {}
+        self._trainers: dict[int, Peer] = {}
+        self._met: set[int] = set()
+        self._lost: set[int] = set()
+        self._ended: dict[int, int] = {}
+        self.started = False  # trainers run, or are about to
+        self.failure: RoleFailure | None = None  # the first
+
+    def joined(self, peer: Peer) -> bool:
+        """Whether the peer has a place in the plan."""
+        hello = peer.hello
+        if hello.who == "agent":
+            if not 0 <= hello.node < self._plan.nodes or hello.node in self._met:
+                return False
+            self._agents[hello.node] = peer
+            self._met.add(hello.node)
+            return True
+        if not 0 <= hello.rank < len(self._plan.roles):
+            return False
+        self._trainers[hello.rank] = peer
+        return True
+
+    def knows(self, peer: Peer) -> bool:
+        hello = peer.hello
+        if hello.who == "agent":
+            return self._agents.get(hello.node) == peer
+        return self._trainers.get(hello.rank) == peer
+
+    def left(self, peer: Peer, *, told_to: bool) -> None:
+        """told_to: the agents were told to finish."""
+        hello = peer.hello
+        if hello.who == "agent" and self._agents.get(hello.node) == peer:
+            del self._agents[hello.node]
+            if told_to and not self.started:
+                return
+            if any(rank not in self._ended for rank in ranks_on(self._plan, hello.node)):
+                self._lost.add(hello.node)
+        elif hello.who == "trainer" and self._trainers.get(hello.rank) == peer:
+            del self._trainers[hello.rank]
+
+    def ended(self, rank: int, returncode: int) -> bool:
+        """Note a role's end; whether it is news."""
+        if not 0 <= rank < len(self._plan.roles) or rank in self._ended:
+            return False
+        self._ended[rank] = returncode
+        if returncode != 0 and self.failure is None:
+            self.failure = RoleFailure(rank=rank, returncode=returncode)
+        return True
+
+    @property
+    def agents(self) -> tuple[Peer, ...]:
+        return tuple(self._agents.values())
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._agents or self._trainers)
+
+    def trainer(self, rank: int) -> Peer | None:
+        return self._trainers.get(rank)
+
+    @property
+    def one_host(self) -> bool:
+        return all(peer.here for peer in self._agents.values())
+
+    @property
+    def finished(self) -> bool:
+        """Training is complete: the chief has ended well, and of all-reduce every worker."""
+        if self._plan.layout == "ps":
+            return self._ended.get(chief_rank(self._plan)) == 0
+        return all(self._ended.get(rank) == 0 for rank in range(len(self._plan.roles)))
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self._ended) == len(self._plan.roles)
+
+    @property
+    def lost_nodes(self) -> tuple[str, ...]:
+        """Nodes whose agent went away while roles of the node had not ended."""
+        return tuple(self._names[node] for node in sorted(self._lost))
+
+    def lose(self, names: Sequence[str]) -> None:
+        """Nodes that never came may have died; whether they have is for others to find out."""
+        self._lost.update(self._names.index(name) for name in names)
+
+    def silent(self) -> None:
+        """Agents that are still there but do not answer count as lost."""
+        for node in self._agents:
+            if any(rank not in self._ended for rank in ranks_on(self._plan, node)):
+                self._lost.add(node)
+
+    def describe(self, rank: int) -> str:
+        """worker 1 (rank 1) on node c2, for messages."""
+        role = self._plan.roles[rank]
+        return f"{role.name} {role.index} on node {self._names[role.node]}"
+
+    def log_name(self, rank: int) -> str:
+        return f"{role_name(self._plan.roles[rank])}.log"

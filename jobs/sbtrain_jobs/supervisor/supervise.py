@@ -1,0 +1,144 @@
+"""The supervisor: the batch side of one attempt, from the first signal handler to the exit
+code of the job. It puts the parts together; each part is a file of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import resource
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+
+from sbtrain_jobs.ending.cause import CauseInquiry
+from sbtrain_jobs.ending.conclusion import Aftermath
+from sbtrain_jobs.ending.job_control import JobControl
+from sbtrain_jobs.ending.outcome import Events
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.layouts.ranks import chief_rank
+from sbtrain_jobs.ledger import AttemptRecord, Ledger, attempts, next_attempt
+from sbtrain_jobs.signals import catch, notice_signals
+from sbtrain_jobs.slurm_job import (
+    attempt_folder,
+    plan_of_task,
+    run_folder,
+    slurm_job_from,
+    write_task_plan,
+)
+from sbtrain_jobs.supervisor.phases import AttemptPhases
+from sbtrain_jobs.supervisor.progress import counted
+from sbtrain_jobs.supervisor.record import RunRecord
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Plan
+
+OTHER_FILES = 256  # that the supervisor has open beside its connections
+
+
+def supervise(
+    plan: Plan,
+    plan_path: str,
+    *,
+    control: JobControl,
+    environ: Mapping[str, str],
+    events: Events | None = None,
+) -> int:
+    """Run one attempt of the plan inside its Slurm job.
+
+    Args:
+        plan_path: the plan's file; every node must be able to read it.
+        control: what asks Slurm, and requeues.
+        environ: the batch script's environment.
+        events: where the caller already puts the signals it caught.
+
+    Returns:
+        The job's exit code: that of training; 85 when the job is being requeued; 143 when
+        it was told to stop and is not.
+
+    Raises:
+        SbtrainError: the attempt could not begin; its exit_code is the job's.
+    """
+    events = queue.SimpleQueue() if events is None else events
+    catch(notice_signals(plan.preemption_signal), events.put)
+    own_plan = plan_of_task(plan, environ)
+    if own_plan is not plan:
+        plan, plan_path = own_plan, write_task_plan(own_plan)
+    job = slurm_job_from(plan, environ, now_s=time.time())
+    earlier = attempts(Ledger(run_folder(plan)).entries())
+    number = next_attempt(earlier, job.restart_count)
+    folder = attempt_folder(plan, number)
+    record = RunRecord(
+        plan,
+        job,
+        attempt=number,
+        folder=folder,
+        earlier=earlier,
+        lead_rank=chief_rank(plan),
+    )
+    record.start()
+    requeued = max(job.restart_count, sum(r.job_id == job.job_id for r in earlier))
+    try:
+        if completed_when_told_to_stop(earlier, job.job_id):
+            record.progress.say("all steps were done and saved before: nothing is left to do")
+            record.write("ended", cause="completed", exit_code=0, detail="nothing was left")
+            return 0
+        if requeued > plan.max_requeues:
+            raise LaunchError(
+                f"job {job.job_id} was requeued {counted(requeued, 'time')}, the plan allows "
+                f"{plan.max_requeues}",
+                hint="the run folder and its checkpoints are untouched: submit again",
+            )
+        _allow_connections(plan.nodes + len(plan.roles))
+        inquiry = CauseInquiry(control, job.job_id, sink=events.put)
+        outcome = AttemptPhases(
+            plan,
+            plan_path,
+            job,
+            attempt=number,
+            folder=folder,
+            record=record,
+            events=events,
+            inquiry=inquiry,
+            environ=environ,
+            token=secrets.token_hex(16),
+        ).run()
+        return Aftermath(
+            plan,
+            job,
+            record=record,
+            events=events,
+            inquiry=inquiry,
+            control=control,
+            environ=environ,
+            requeues_left=plan.max_requeues - requeued,
+        ).conclude(outcome)
+    except SbtrainError as error:
+        record.write(
+            "ended",
+            cause="launch-failed",
+            exit_code=error.exit_code,
+            detail=error.message,
+        )
+        raise
+    finally:
+        record.close()
+
+
+def completed_when_told_to_stop(earlier: Sequence[AttemptRecord], job_id: str) -> bool:
+    """Slurm puts a preempted job back into the queue even where it has ended well."""
+    last = earlier[-1] if earlier else None
+    return (
+        last is not None
+        and last.job_id == job_id
+        and last.cause == "completed"
+        and bool(last.notices)
+    )
+
+
+def _allow_connections(count: int) -> None:
+    """Room for one connection from each agent and trainer, where the host permits it. Not
+    more: srun hands this limit on to the trainers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,1 @@
+"""What a training script imports: join, Run, sampler, checkpoints, step clock."""

@@ -1,0 +1,116 @@
+"""What a trainer tells the supervisor of its steps, phases and saves; nothing when it runs
+alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from sbtrain_jobs.training.checkpoint import Checkpoint
+from sbtrain_jobs.training.context import TrainerContext
+from sbtrain_jobs.training.step_gate import StepGate
+from sbtrain_jobs.training.trainer_link import TrainerLink
+from sbtrain_jobs.wire.messages import (
+    Hello,
+    PhaseDone,
+    Saved,
+    StepsBegun,
+    StepsDone,
+    StepsOver,
+)
+
+Phase = Literal["start", "restore", "checkpoint", "evaluate"]
+
+
+class Reports:
+    """Opens the link to the supervisor that the context names.
+
+    Args:
+        gate: is held and released as the supervisor says.
+        on_stop: called in the link's thread once the last step is agreed.
+    """
+
+    def __init__(
+        self, context: TrainerContext, *, gate: StepGate, on_stop: Callable[[int], None]
+    ) -> None:
+        self._rank = context.rank
+        self._samples_per_step = context.batch_per_worker
+        self._parameters: int | None = None
+        self._tensors: int | None = None
+        self._link: TrainerLink | None = None
+        if context.control:
+            hello = Hello(
+                who="trainer",
+                token=context.token,
+                node=context.node,
+                node_name=context.node_name,
+                rank=context.rank,
+                pid=os.getpid(),
+            )
+            self._link = TrainerLink(
+                address=context.control, hello=hello, gate=gate, on_stop=on_stop
+            )
+
+    @property
+    def heard(self) -> bool:
+        """Whether a supervisor listens, who also decides what signals mean."""
+        return self._link is not None and self._link.alive
+
+    def describe(self, *, parameters: int, tensors: int) -> None:
+        """What every later phase says of the network."""
+        self._parameters = parameters
+        self._tensors = tensors
+
+    def steps_begun(self, start: int, *, saves: bool) -> None:
+        if self._link is not None:
+            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves))
+
+    def steps_over(self, step: int, *, kept: bool) -> None:
+        if self._link is not None:
+            self._link.send(StepsOver(rank=self._rank, step=step, kept=kept))
+
+    def steps(self, first: int, seconds: tuple[float, ...]) -> None:
+        if self._link is not None:
+            self._link.send(
+                StepsDone(
+                    rank=self._rank,
+                    first=first,
+                    seconds=tuple(round(s, 7) for s in seconds),
+                    samples_per_step=self._samples_per_step,
+                )
+            )
+
+    def phase(
+        self,
+        name: Phase,
+        seconds: float,
+        *,
+        step: int,
+        size_bytes: int = 0,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        if self._link is not None:
+            self._link.send(
+                PhaseDone(
+                    rank=self._rank,
+                    name=name,
+                    seconds=seconds,
+                    step=step,
+                    size_bytes=size_bytes,
+                    parameters=self._parameters,
+                    tensors=self._tensors,
+                    metrics=dict(metrics or {}),
+                )
+            )
+
+    def saved(self, checkpoint: Checkpoint) -> None:
+        if self._link is not None:
+            self._link.send(
+                Saved(rank=self._rank, step=checkpoint.step, path=str(checkpoint.path))
+            )
+
+    def close(self) -> None:
+        """Send what is queued and hang up."""
+        if self._link is not None:
+            self._link.close()

@@ -1,0 +1,429 @@
+"""What a training script calls: join() and the Run it gives.
+
+    from sbtrain_jobs import join
+
+    with join(default_steps=400) as run:
+        start = run.resume(load)
+        for step in run.steps(start=start, save=save):
+            ...
+        run.report(accuracy=0.97)
+
+The same script runs under sbtrain in every role, and alone under plain sbatch or on a
+laptop. Nothing here knows a framework; TensorFlow's part is sbtrain_jobs.layouts.tensorflow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from sbtrain_jobs.errors import CheckpointError
+from sbtrain_jobs.signals import signal_named
+from sbtrain_jobs.training.checkpoint import Checkpoint, CheckpointStore, Save
+from sbtrain_jobs.training.context import Defaults, TrainerContext, trainer_context
+from sbtrain_jobs.training.reports import Reports
+from sbtrain_jobs.training.sampler import BatchSampler
+from sbtrain_jobs.training.step_clock import StepClock
+from sbtrain_jobs.training.step_gate import StepGate
+from sbtrain_jobs.training.stop_signals import StopSignals
+from sbtrain_jobs.wire.messages import EXIT_STOPPED
+from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Layout, RoleName
+from sbtrain_staging.publish import publish_bytes
+
+if TYPE_CHECKING:
+    from sbtrain_jobs.layouts.tensorflow import TensorFlowRoles
+
+_log = logging.getLogger("sbtrain.run")
+
+RESULT = Path("final", "result.json")  # in the run folder
+
+
+class Peers(Protocol):
+    """What the ranks of one run say to each other through their framework."""
+
+    def lowest(self, step: int) -> int:
+        """The lowest of all ranks' steps; every rank must call it."""
+
+    def leave_together(self) -> None:
+        """Return once every rank has called it."""
+
+
+def join(
+    *,
+    default_steps: int = 1000,
+    default_batch: int = 32,
+    data: Iterable[str | Path] = (),
+    checkpoints: str | Path = "checkpoints",
+    checkpoint_interval_s: float = 60.0,
+    seed: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Run:
+    """Take this process's place in the run.
+
+    All arguments but data and seed are for a script that runs alone; under sbtrain the plan
+    says.
+    Servers and workers of the parameter-server layout do not return from here: they serve
+    TensorFlow until the run ends.
+
+    Args:
+        default_steps, default_batch: steps to run, samples per step and worker.
+        data: the data set's paths where neither SBTRAIN_DATA nor the plan names any.
+        checkpoints: folder of the checkpoints.
+        checkpoint_interval_s: seconds from one periodic save to the next.
+        seed: of everything random; by default drawn from the run id.
+
+    Raises:
+        PlanError: SBTRAIN_PLAN is set, but the plan or the process's place cannot be read.
+        LaunchError: the plan's preemption signal does not exist here.
+        MissingExtraError: this place needs TensorFlow, which is not installed.
+    """
+    defaults = Defaults(
+        steps=default_steps,
+        batch_per_worker=default_batch,
+        data=tuple(Path(path) for path in data),
+        checkpoint_folder=Path(checkpoints),
+        checkpoint_interval_s=checkpoint_interval_s,
+    )
+    context = trainer_context(os.environ if environ is None else environ, defaults)
+    if context.parks:
+        from sbtrain_jobs.layouts.tensorflow import park
+
+        park(context)
+    return Run(context, seed=_seed_of(context.run_id) if seed is None else seed)
+
+
+class Run:
+    """One trainer's side of a run. Made by join(); used as a context manager.
+
+    Attributes:
+        data: paths of the data set, on this node's scratch where they were staged.
+        steps_total: the last step of the run. All-reduce: steps of every worker;
+            ps: updates of the servers.
+        batch_size: samples per step and worker (ps: per update).
+        seed: the same on all ranks and all attempts.
+        checkpoints: the run's store; what `resume` and `steps` use.
+        peers: set by the framework's glue where ranks can talk to each other.
+    """
+
+    def __init__(self, context: TrainerContext, *, seed: int) -> None:
+        self.context = context
+        self.seed = seed
+        self.alone: bool = context.alone
+        self.role: RoleName = context.role
+        self.rank: int = context.rank
+        self.world_size: int = context.world_size
+        self.layout: Layout = context.layout
+        self.is_chief: bool = context.is_chief
+        self.attempt: int = context.attempt
+        self.data: tuple[Path, ...] = context.data
+        self.steps_total: int = context.steps
+        self.batch_size: int = context.batch_per_worker
+        self.checkpoints = CheckpointStore(context.checkpoint_folder)
+        self.peers: Peers | None = None
+        self.exit_code: int | None = None  # once the with block has ended
+        self._lock = threading.Lock()
+        self._last_saved: Checkpoint | None = None
+        self._save_announced = False
+        self._started = False
+        self._kept = False  # all steps were run, and what the script saves is saved
+        self._restore_s = 0.0
+        self._loop_ended_at: float | None = None
+        self._metrics: dict[str, float] = {}
+        self._next_save_at = math.inf
+        self._gate = StepGate(on_overdue=self._hold_overdue)
+        self._reports = Reports(context, gate=self._gate, on_stop=self._announce_save)
+        self._clock = StepClock(self._reports.steps)
+        self._signals = StopSignals(
+            {signal.SIGTERM, signal_named(context.stop_signal)}, self._on_signal
+        )
+        if self.is_chief:
+            self.checkpoints.clean_leftovers(sole_writer=not self.alone)
+
+    # -- what the script calls ---------------------------------------------------------
+
+    def describe(self, *, parameters: int, tensors: int) -> None:
+        """Say what is trained: what the run's predictions are refitted on. What is no number
+        is a warning, and not kept."""
+        try:
+            self._reports.describe(parameters=int(parameters), tensors=int(tensors))
+        except Exception as error:  # whatever the script's own types raise
+            _log.warning(
+                "sbtrain: parameters=%r, tensors=%r are not whole numbers (%s): not kept",
+                parameters,
+                tensors,
+                error,
+            )
+
+    def sampler(self, samples: int) -> BatchSampler:
+        """Batches of this rank from a data set of `samples` samples."""
+        sharded = self.layout == "allreduce"
+        return BatchSampler(
+            samples=samples,
+            batch=self.batch_size,
+            shard=self.context.role_index if sharded else 0,
+            shards=self.world_size if sharded else 1,
+            seed=self.seed,
+        )
+
+    def tensorflow(self) -> TensorFlowRoles:
+        """The TensorFlow strategy that the plan asks for, with what goes with it."""
+        from sbtrain_jobs.layouts.tensorflow import connect
+
+        return connect(self)
+
+    def resume(self, load: Callable[[Path], None]) -> int:
+        """Load the newest whole checkpoint, the same one on every rank, if there is one.
+
+        Args:
+            load: reads the state from the folder that `save` wrote.
+
+        Returns:
+            The last step that is finished; 0 when training starts afresh.
+
+        Raises:
+            CheckpointError: the step that all ranks agreed on is not whole here.
+        """
+        began = time.perf_counter()
+        found = self.checkpoints.newest_valid()
+        step = found.step if found is not None else 0
+        if self.peers is not None:
+            step = self.peers.lowest(step)
+        if step == 0:
+            return 0
+        if found is None or found.step != step:
+            found = self.checkpoints.valid(step)
+        if found is None:
+            raise CheckpointError(
+                f"the ranks agreed to resume from step {step}, which is not whole here",
+                hint=f"all nodes must see the same {self.checkpoints.folder}",
+            )
+        load(found.path)
+        self._last_saved = found
+        self._restore_s = time.perf_counter() - began
+        self._reports.phase("restore", self._restore_s, step=step, size_bytes=found.size_bytes)
+        return step
+
+    def steps(self, *, start: int = 0, save: Save | None = None) -> Iterator[int]:
+        """Steps start+1 .. steps_total, timed; saves periodically and at the end.
+
+        On a preemption notice all ranks stop after the same step, the chief saves, and the
+        loop ends in SystemExit(EXIT_STOPPED); after the last step the script goes on to its
+        end instead.
+
+        Args:
+            start: the last finished step, as `resume` returned it.
+            save: writes the state into the folder it is given; called on the chief alone.
+
+        Raises:
+            CheckpointError: nothing can be saved in the folder, found out before the first
+                step; or the last save failed. A periodic save that fails is said and tried
+                again at the next interval.
+        """
+        gate, clock = self._gate, self._clock
+        self._begin(start, save)
+        try:
+            for step in range(start + 1, self.steps_total + 1):
+                if not gate.enter(step):
+                    break
+                clock.begin(step)
+                yield step
+                if clock.end() >= self._next_save_at:
+                    self._save_on_the_way(step, save)
+        finally:
+            clock.flush()
+        if save is not None and self.is_chief:
+            self._save_last(gate.step, save)
+        self._loop_ended_at = time.perf_counter()
+        if gate.step >= self.steps_total:
+            self._kept = True
+            self._reports.steps_over(gate.step, kept=True)
+            self._announce_save()
+        elif gate.stop_after is not None:
+            self._announce_save()
+            unsaved = "" if save is not None else "; steps() got no save, so nothing is kept"
+            _log.warning("sbtrain: stopped after step %d, as asked%s", gate.step, unsaved)
+            raise SystemExit(EXIT_STOPPED)
+
+    def report(self, **metrics: float) -> None:
+        """Results of the run; the last value of each name counts.
+
+        They are written to final/result.json of the run folder when the run ends. What is no
+        number, or cannot be written, is a warning, and not kept.
+        """
+        for name, value in metrics.items():
+            try:
+                number = float(value)
+            except Exception as error:  # whatever the script's own types raise
+                _log.warning(
+                    "sbtrain: %s is %r, which is no number (%s): not reported",
+                    name,
+                    value,
+                    error,
+                )
+                continue
+            if math.isfinite(number):
+                self._metrics[name] = number
+            else:
+                _log.warning("sbtrain: %s is %s: not reported", name, number)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failure = error if isinstance(error, SbtrainError) else None
+        self.exit_code = _exit_code(error)
+        stopped = self.exit_code == EXIT_STOPPED
+        try:
+            if self.exit_code == 0 and not self._kept:
+                self._reports.steps_over(self._last_step(), kept=False)
+            if error is None and self.is_chief:
+                self._publish_result()
+            if (error is None or stopped) and self.peers is not None:
+                self.peers.leave_together()
+        except SbtrainError as late:
+            failure = late
+        finally:
+            self._reports.close()
+            if stopped:
+                self._signals.ignore()
+            else:
+                self._signals.give_back()
+        if failure is not None:
+            self.exit_code = failure.exit_code
+            hint = f" ({failure.hint})" if failure.hint else ""
+            sys.stderr.write(f"sbtrain: {failure.message}{hint}\n")
+            raise SystemExit(failure.exit_code) from failure
+
+    # -- steps and saves ---------------------------------------------------------------
+
+    def _begin(self, start: int, save: Save | None) -> None:
+        self._gate.resume_from(start)
+        self._reports.steps_begun(start, saves=save is not None)
+        if start and self._last_saved is None:
+            self._last_saved = self.checkpoints.published(start)
+        if self.is_chief and save is not None and start < self.steps_total:
+            self.checkpoints.check()
+        if not self._started:
+            self._started = True
+            self._reports.phase(
+                "start", max(0.0, _process_age_s() - self._restore_s), step=start
+            )
+        self._schedule_save()
+
+    def _last_step(self) -> int:
+        saved = self._last_saved
+        return max(self._gate.step, 0 if saved is None else saved.step)
+
+    def _schedule_save(self) -> None:
+        interval_s = self.context.checkpoint_interval_s
+        if self.is_chief and interval_s > 0:
+            self._next_save_at = time.perf_counter() + interval_s
+
+    def _save_on_the_way(self, step: int, save: Save | None) -> None:
+        if save is not None and step < self.steps_total:
+            try:
+                self._save(step, save)
+            except CheckpointError as error:
+                _log.warning("sbtrain: %s (%s); training goes on", error.message, error.hint)
+        self._schedule_save()
+
+    def _save_last(self, step: int, save: Save) -> None:
+        if self._last_saved is None or self._last_saved.step != step:
+            self._save(step, save)
+
+    def _save(self, step: int, save: Save) -> None:
+        began = time.perf_counter()
+        saved = self.checkpoints.write(step, save)
+        seconds = time.perf_counter() - began
+        self._last_saved = saved
+        self._reports.phase("checkpoint", seconds, step=step, size_bytes=saved.size_bytes)
+
+    def _announce_save(self, _: int = 0) -> None:
+        """Say Saved once, as soon as the agreed last step is on disk; either thread."""
+        stop_after, saved = self._gate.stop_after, self._last_saved
+        if not self.is_chief or stop_after is None or saved is None:
+            return
+        if saved.step < min(stop_after, self.steps_total):
+            return
+        with self._lock:
+            if self._save_announced:
+                return
+            self._save_announced = True
+        self._reports.saved(saved)
+
+    def _publish_result(self) -> None:
+        ended_at = self._loop_ended_at
+        seconds = 0.0 if ended_at is None else time.perf_counter() - ended_at
+        if self._metrics:
+            self._reports.phase(
+                "evaluate", seconds, step=self._gate.step, metrics=self._metrics
+            )
+        if self.context.run_dir is not None:
+            target = self.context.run_dir / RESULT
+            text = json.dumps(self._metrics, indent=2) + "\n"
+            try:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                publish_bytes(target, text.encode())
+            except OSError as error:
+                _log.warning(
+                    "sbtrain: cannot write the results %s to %s: %s",
+                    json.dumps(self._metrics),
+                    target,
+                    error.strerror,
+                )
+
+    # -- what comes from outside --------------------------------------------------------
+
+    def _hold_overdue(self) -> None:
+        _log.warning("sbtrain: asked to hold, but never told the last step: training goes on")
+
+    def _on_signal(self, number: int) -> None:
+        """Slurm signals every process of a step, trainers too. The supervisor decides what
+        a signal means; only where there is none does the trainer act on it itself."""
+        if self._reports.heard:
+            return
+        if self.world_size > 1 and self.layout == "allreduce":
+            raise SystemExit(128 + number)  # the ranks cannot agree on a step
+        if number == signal.SIGTERM and (not self._started or self._loop_ended_at is not None):
+            raise SystemExit(128 + number)
+        if self._loop_ended_at is None:
+            self._gate.finish_at(self._gate.step)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """The exit status of a process that this error ends, as Python sets it."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    return 1
+
+
+def _seed_of(run_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big") >> 1
+
+
+def _process_age_s() -> float:
+    """Seconds since this process was started, to 10 ms; interpreter start included."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s

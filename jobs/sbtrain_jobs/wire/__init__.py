@@ -1,0 +1,1 @@
+"""What the processes of an attempt say to each other, and over which connection."""

@@ -1,0 +1,1 @@
+"""What a user wrote: command line, #SBATCH and #SBTRAIN lines, sbtrain's own flags."""

@@ -1,0 +1,1 @@
+"""The user's runs: the list of them, and how each stands."""

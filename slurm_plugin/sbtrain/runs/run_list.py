@@ -1,0 +1,114 @@
+"""The user's list of runs, `runs.jsonl`: which run is which job, and where its folder is.
+
+One JSON object a line, only ever appended to, flushed to disk before the call returns. Two
+submissions at once do not tear each other's line; a line that a crash tore is left out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sbtrain.errors import HomeError
+from sbtrain.home import RUNS_NAME, home, made_home
+from sbtrain_perf.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun:
+    """One submission. job_id is what sbatch printed; cluster its name where sbatch told;
+    submitted: ISO 8601, UTC."""
+
+    run_id: str
+    job_id: str
+    run_dir: str
+    workload: str
+    submitted: str
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunList:
+    """runs: the oldest first. left_out: how many lines of the list at path are no runs."""
+
+    path: Path
+    runs: tuple[ListedRun, ...] = ()
+    left_out: int = 0
+
+
+def append_run(run: ListedRun, environ: Mapping[str, str]) -> None:
+    """Raises HomeError when it cannot be written."""
+    path = made_home(environ) / RUNS_NAME
+    line = json.dumps(asdict(run)).encode() + b"\n"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HomeError(
+            f"cannot write {path}: {error.strerror}",
+            hint="make room there, or set SBTRAIN_HOME to another folder",
+        ) from error
+
+
+def read_runs(environ: Mapping[str, str]) -> RunList:
+    """Every run; none where nothing was submitted yet.
+
+    Raises:
+        HomeError: the list is there and cannot be read.
+    """
+    path = home(environ) / RUNS_NAME
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return RunList(path=path)
+    except OSError as error:
+        raise HomeError(
+            f"cannot read {path}: {error.strerror}", hint="it should belong to you, mode 600"
+        ) from error
+    from sbtrain_perf.codec import decode
+
+    runs, left_out = [], 0
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            runs.append(decode(ListedRun, json.loads(line)))
+        except (ValueError, RecursionError):
+            left_out += 1  # torn by a crash, or written by a later sbtrain
+    return RunList(path=path, runs=tuple(runs), left_out=left_out)
+
+
+def find_run(name: str, runs: Sequence[ListedRun]) -> tuple[ListedRun, str]:
+    """The newest run of this name, and the array task that is meant: empty for the run.
+
+    A run goes by its run id or its job's, a task by the run's with -N or the job's with _N.
+
+    Raises:
+        RequestError: there is none, or the name is empty.
+    """
+    if not name.strip():
+        raise RequestError(
+            "the name of the run or job is empty",
+            hint="sbtrainctl status, with no word after it, lists all runs",
+        )
+    for run in reversed(runs):
+        if name in (run.run_id, run.job_id):
+            return run, ""
+    for run in reversed(runs):
+        for prefix in (f"{run.run_id}-", f"{run.job_id}_"):
+            if name.startswith(prefix) and name != prefix:
+                return run, name.removeprefix(prefix)
+    raise RequestError(
+        f"there is no run or job {name!r} among the {len(runs)} submitted runs",
+        hint="sbtrainctl status lists them",
+    )

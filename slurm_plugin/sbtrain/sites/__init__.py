@@ -1,0 +1,1 @@
+"""Site files: read, checked, and rendered for Slurm."""

@@ -1,0 +1,393 @@
+"""From command line, script and environment to a Request, and to what sbatch is told.
+
+Of one option the command line counts before the environment (SBATCH_*), and that before the
+script, as with sbatch. What the user says of where the run goes binds the plan; sbtrain
+adds options only where the user said nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbtrain.options.argv import DONE_HERE, CommandLine, Setting, given, last_value
+from sbtrain.options.directives import Directives
+from sbtrain.options.flags import TrainOptions
+from sbtrain.options.script import Script
+from sbtrain.slurm.times import TIME_FORMS, read_time_limit
+from sbtrain.submission.data import data_set
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.hostlist import expand
+from sbtrain_perf.errors import PlanError, RequestError
+from sbtrain_perf.request import DataSet, ModelShape, NodeRange, Plan, Request, slurm_partition
+
+_ENVIRONMENT = {
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
+    "SBATCH_GRES": "gres",
+    "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_OPEN_MODE": "open-mode",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_REQUEUE": "requeue",
+    "SBATCH_SIGNAL": "signal",
+    "SBATCH_TIMELIMIT": "time",
+}
+_SWITCHES = {"requeue", "no-requeue"}
+GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one given counts
+_LEAST_LEAD_S, _MOST_LEAD_S = 60, 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
+    written, the one that counts last. sbatch_words: those of the command line, untouched."""
+
+    request: Request
+    options: TrainOptions
+    script: Script
+    directives: Directives
+    settings: tuple[Setting, ...]
+    sbatch_words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additions:
+    """What sbtrain adds to the user's options.
+
+    directives go into the job script, before the user's own; words go behind the user's on
+    sbatch's command line, where a range or list of his is narrowed to what was planned.
+    """
+
+    directives: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def ask(
+    line: CommandLine,
+    options: TrainOptions,
+    script: Script,
+    directives: Directives,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+) -> Asked:
+    """Raises RequestError where the parts contradict each other, or data is missing, and
+    PlanError where epochs are asked for and nothing says how many samples one has."""
+    environment = environment_settings(environ)
+    settings = (*directives.settings, *environment, *line.settings)
+    levels = (
+        _Level.of(line.settings, line.train),
+        _Level.of(environment, ()),
+        _Level.of(directives.settings, directives.train),
+    )
+    return Asked(
+        request=Request(
+            script=str(script.folder / script.name),
+            script_args=line.script_args,
+            workload=workload_name(options.name or Path(script.name).stem),
+            sbatch_options=_as_words(_counting(settings)),
+            partition=last_value(settings, "partition"),
+            layout=options.layout,
+            servers=options.servers,
+            nodes=_nodes(*_nodes_said(levels, settings, options)),
+            objective=options.objective,
+            steps=options.steps,
+            epochs=options.epochs,
+            batch_per_worker=options.batch,
+            data=_data(options, cwd),
+            model=ModelShape(parameters=options.parameters, tensors=options.tensors),
+            checkpoint_dir=(
+                str(cwd / Path(options.checkpoint_dir).expanduser())
+                if options.checkpoint_dir
+                else None
+            ),
+            resumable=_resumable(levels, options, script),
+            time_limit_s=_time_limit_s(settings),
+        ),
+        options=options,
+        script=script,
+        directives=directives,
+        settings=settings,
+        sbatch_words=line.sbatch_words,
+    )
+
+
+def _data(options: TrainOptions, cwd: Path) -> DataSet:
+    data = data_set(
+        options.data,
+        cwd=cwd,
+        samples=options.samples,
+        count="skip" if options.steps is not None else "count",
+    )
+    if options.epochs is not None and not data.samples:
+        raise PlanError(
+            "epochs are asked for, but the number of samples in the data set is not known",
+            hint="say --train-samples N, or --train-steps in place of --train-epochs; of "
+            "HDF5 files under --train-data it is read from the file",
+        )
+    return data
+
+
+def environment_settings(environ: Mapping[str, str]) -> tuple[Setting, ...]:
+    """What SBATCH_* variables say of the options that concern the plan."""
+    found = []
+    for variable, name in _ENVIRONMENT.items():
+        value = environ.get(variable)
+        if value is None:
+            continue
+        if name in _SWITCHES:
+            if _is_on(value):
+                found.append(Setting(name=name))
+        else:
+            found.append(Setting(name=name, value=value or None))
+    return tuple(found)
+
+
+def waits(settings: Sequence[Setting], environ: Mapping[str, str]) -> bool:
+    """Whether the command is to end with the job (--wait)."""
+    return given(settings, "wait") or _is_on(environ.get("SBATCH_WAIT", "no"))
+
+
+def workload_name(text: str) -> str:
+    """A name that is fit for folders and for Slurm's comments."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:60] or "job"
+
+
+def additions(asked: Asked, plan: Plan) -> Additions:
+    """What sbatch must be told of the plan beyond what the user said."""
+    settings, directives, words = asked.settings, list[str](), list[str]()
+
+    def add(name: str, value: str) -> None:
+        directives.append(f"--{name}={value}")
+
+    if not given(settings, "partition"):
+        add("partition", slurm_partition(plan.partition))
+    elif last_value(settings, "partition") != slurm_partition(plan.partition):
+        words.append(f"--partition={slurm_partition(plan.partition)}")
+    if not given(settings, "nodes"):
+        add("nodes", str(plan.nodes))
+    elif last_value(settings, "nodes") != str(plan.nodes):
+        words.append(f"--nodes={plan.nodes}")
+    if not given(settings, "ntasks", "ntasks-per-node"):
+        add("ntasks-per-node", "1")
+    if not given(settings, "exclusive", "oversubscribe", "cpus-per-task"):
+        directives.append("--exclusive")
+    if plan.gpus_per_node and not given(settings, *GPU_OPTIONS):
+        add("gres", plan.gres or f"gpu:{plan.gpus_per_node}")
+    if plan.resumable and not given(settings, "signal"):  # others train up to the limit
+        lead = lead_s(plan, asked.request.time_limit_s)
+        add("signal", f"B:{plan.preemption_signal}@{lead}")
+    said = next((one.name for one in reversed(settings) if one.name in _SWITCHES), None)
+    if said is None:
+        directives.append("--requeue" if plan.resumable else "--no-requeue")
+    elif said == "requeue" and not plan.resumable:
+        words.append("--no-requeue")
+    if not given(settings, "open-mode"):
+        add("open-mode", "append")
+    if not given(settings, "job-name"):
+        add("job-name", asked.script.name)
+    return Additions(directives=tuple(directives), words=tuple(words))
+
+
+def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
+    """The plan with every option that sbatch gets, for the job side to look up: the signal
+    by its full name, however the user spelt it."""
+    words = (*added.directives, *plan.sbatch_options, *added.words)
+    spelt = last_value(asked.settings, "signal")
+    if spelt:
+        words = (*words, f"--signal={spelt}")
+    return dataclasses.replace(plan, sbatch_options=words)
+
+
+def lead_s(plan: Plan, limit_s: float | None) -> int:
+    """Seconds before the time limit at which Slurm sends the signal: room for three
+    checkpoints as predicted and half a minute to agree on a step, 60 to 600 s; at most a
+    quarter of a known limit, so that every attempt gets on."""
+    needed = math.ceil(30 + 3 * plan.prediction.checkpoint_s + 2 * plan.prediction.step_s)
+    lead = min(max(needed, _LEAST_LEAD_S), _MOST_LEAD_S)
+    return lead if limit_s is None else min(lead, math.ceil(limit_s / 4))
+
+
+def asked_signal(settings: Sequence[Setting]) -> str | None:
+    """The signal of the user's own --signal, without SIG; None where he named none.
+
+    Raises:
+        RequestError: it is no signal.
+    """
+    value = last_value(settings, "signal")
+    if not value:
+        return None
+    name = value.partition("@")[0].rpartition(":")[2].upper().removeprefix("SIG")
+    try:
+        number = int(name) if name.isdecimal() else signal.Signals[f"SIG{name}"].value
+        return signal.Signals(number).name.removeprefix("SIG")
+    except (KeyError, ValueError):
+        raise RequestError(
+            f"--signal={value} names no signal", hint="write --signal=B:USR1@120"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    """What one of command line, environment and script says; an upper one wins."""
+
+    options: frozenset[str]  # sbatch's, by their long names
+    flags: frozenset[str]  # ours
+    switch: str | None  # the last of --requeue and --no-requeue
+
+    @classmethod
+    def of(cls, settings: Sequence[Setting], train: Sequence[tuple[str, str | None]]) -> _Level:
+        switches = [one.name for one in settings if one.name in _SWITCHES]
+        return cls(
+            options=frozenset(one.name for one in settings),
+            flags=frozenset(name for name, _ in train),
+            switch=switches[-1] if switches else None,
+        )
+
+
+def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) -> bool:
+    """A run that is put back into the queue without a way to resume starts anew, unseen: so
+    it is requeued only where the user says so, or the script saves by a contract we know."""
+    resumes = False  # an upper level says that the script does
+    for level in levels:
+        never = "train-no-resume" in level.flags
+        saves = "train-checkpoint" in level.flags
+        if never and (saves or level.switch == "requeue"):
+            raise RequestError(
+                "--train-no-resume contradicts --train-checkpoint and --requeue",
+                hint="leave one of them out",
+            )
+        if never and not resumes:
+            return False
+        if level.switch is not None:
+            return level.switch == "requeue"
+        resumes = resumes or saves
+    return bool(options.checkpoint_dir) or script.uses_sbtrain
+
+
+def _nodes_said(
+    levels: Sequence[_Level], settings: Sequence[Setting], options: TrainOptions
+) -> tuple[Sequence[Setting], TrainOptions]:
+    """Settings and options without a number of nodes that an upper level overrules:
+    --nodes and --train-nodes bind together only where they stand side by side."""
+    for level in levels:
+        ours, theirs = "train-nodes" in level.flags, "nodes" in level.options
+        if ours and not theirs:
+            return [one for one in settings if one.name != "nodes"], options
+        if theirs and not ours:
+            return settings, dataclasses.replace(options, nodes=None)
+        if ours:
+            break
+    return settings, options
+
+
+def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:
+    """Nodes that -N, -w, -n and --train-nodes leave together."""
+    asked = NodeRange()
+    value = last_value(settings, "nodes")
+    if value is not None:
+        asked = _node_range(value)
+    named = _named_nodes(settings)
+    asked = NodeRange(low=max(asked.low, named), high=asked.high)
+    tasks = _tasks(settings, "ntasks")
+    if tasks:
+        per_node = _tasks(settings, "ntasks-per-node")
+        most = math.ceil(tasks / per_node) if per_node else tasks
+        asked = NodeRange(low=asked.low, high=min(most, asked.high or most))
+    if options.nodes is not None:
+        ours = options.nodes
+        high = min(filter(None, (asked.high, ours.high)), default=None)
+        asked = NodeRange(low=max(asked.low, ours.low), high=high)
+    if asked.high is not None and asked.low > asked.high:
+        raise RequestError(
+            "--train-nodes and the options of sbatch (--nodes, --nodelist, --ntasks) leave "
+            "no number of nodes",
+            hint="give one of them, or ranges that overlap",
+        )
+    return asked
+
+
+def _named_nodes(settings: Sequence[Setting]) -> int:
+    """How many nodes --nodelist names: the job gets these at least."""
+    value = last_value(settings, "nodelist")
+    if not value or "/" in value:  # a path: sbatch reads the names from that file
+        return 1
+    try:
+        return len(set(expand(value)))
+    except LaunchError as error:
+        raise RequestError(f"--nodelist: {error.message}", hint=error.hint) from error
+
+
+def _node_range(value: str) -> NodeRange:
+    """sbatch's own forms: N, A-B, 1,4,8-16:2; k and m stand for 1024 and 1024 * 1024."""
+    unit = {"": 1, "k": 1024, "m": 1024 * 1024}
+    numbers = []
+    for part in value.split(","):
+        found = re.fullmatch(
+            r"(\d+)([km]?)(?:-(\d+)([km]?)(?::\d+)?)?", part.strip(), re.ASCII | re.IGNORECASE
+        )
+        if found is None:
+            break
+        numbers.append(int(found[1]) * unit[found[2].lower()])
+        if found[3]:
+            numbers.append(int(found[3]) * unit[found[4].lower()])
+    else:
+        if min(numbers) >= 1 and numbers == sorted(numbers):
+            return NodeRange(low=numbers[0], high=numbers[-1])
+    raise RequestError(
+        f"--nodes={value} is not a number of nodes", hint="give N, or a range A-B"
+    )
+
+
+def _tasks(settings: Sequence[Setting], name: str) -> int | None:
+    value = last_value(settings, name)
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d{1,9}", value, re.ASCII) or int(value) < 1:
+        raise RequestError(f"--{name}={value} is not a number of tasks", hint="give 1 or more")
+    return int(value)
+
+
+def _time_limit_s(settings: Sequence[Setting]) -> float | None:
+    value = last_value(settings, "time")
+    if value is None:
+        return None
+    try:
+        return read_time_limit(value)
+    except ValueError as error:
+        raise RequestError(f"--time: {error}", hint=f"give {TIME_FORMS}") from error
+
+
+def _counting(settings: Sequence[Setting]) -> list[Setting]:
+    """Settings without what sbtrain does itself, and without those of memory that another
+    one overrules."""
+    named = [one.name for one in settings if one.name in MEMORY_OPTIONS]
+    overruled = {name for name in named if name != named[-1]} | DONE_HERE
+    return [one for one in settings if one.name not in overruled]
+
+
+def _as_words(settings: Sequence[Setting]) -> tuple[str, ...]:
+    return tuple(
+        f"--{setting.name}" if setting.value is None else f"--{setting.name}={setting.value}"
+        for setting in settings
+    )
+
+
+def _is_on(value: str) -> bool:
+    """sbatch's rule for switches: nothing, `yes`, or a number other than 0."""
+    if value.lower() in ("", "yes"):
+        return True
+    return value.isdecimal() and int(value) != 0

@@ -1,0 +1,63 @@
+"""What a user should know of a script that sbtrain starts otherwise than sbatch would: once
+for every role, on every node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+
+from sbtrain.options.argv import CommandLine
+from sbtrain.options.flags import FLAGS
+from sbtrain.options.script import Script
+from sbtrain.options.unknown_options import unknown_option_notes
+from sbtrain.submission.asked import Asked
+
+_LAUNCHERS = re.compile(
+    r"^[ \t]*(?:exec[ \t]+|time[ \t]+)?(srun|mpirun|mpiexec|horovodrun)(?=[ \t])", re.MULTILINE
+)
+
+
+def serves_any_layout(script: Script) -> bool:
+    """Whether a process of it can tell a parameter server from a worker."""
+    words = (b"TF_CONFIG", b"SBTRAIN_ROLE")
+    return script.uses_sbtrain or any(word in script.content for word in words)
+
+
+def script_notes(
+    asked: Asked, line: CommandLine, *, own: Container[str] = FLAGS, who: str = "sbtrain"
+) -> Iterator[str]:
+    """One line each, for stderr.
+
+    Args:
+        own: options of the command `who`, without their leading dashes.
+    """
+    script = asked.script
+    said = {name for name, _ in (*asked.directives.train, *line.train)}
+    if asked.options.layout == "allreduce" and "train-layout" not in said:
+        yield (
+            f"planned without parameter servers: {script.shown} neither imports sbtrain_jobs "
+            "nor reads TF_CONFIG; --train-layout=auto weighs them too"
+        )
+    if asked.options.layout == "ps" and not serves_any_layout(script):
+        yield (
+            f"{script.shown} neither imports sbtrain_jobs nor reads TF_CONFIG: its parameter "
+            "servers will run it as the workers do"
+        )
+    if asked.options.data and not asked.request.data.total_bytes:
+        yield f"--train-data holds nothing yet: {', '.join(asked.request.data.paths)}"
+    launcher = None if script.is_python else _LAUNCHERS.search(script.text)
+    if launcher:
+        number = script.text.count("\n", 0, launcher.start(1)) + 1
+        yield (
+            f"{script.shown}:{number}: {launcher[1]} starts processes on all nodes, and "
+            f"sbtrain starts the script on every node: write the command without "
+            f"{launcher[1]}, or submit with sbatch"
+        )
+    yield from unknown_option_notes(asked.settings)
+    for word in line.script_args:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name in own:
+            yield (
+                f"--{name} stands behind the script, so the script gets it; write it before "
+                f"{line.script}, where it is meant for {who}"
+            )

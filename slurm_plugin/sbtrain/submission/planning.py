@@ -1,0 +1,227 @@
+"""From the words of a call to a decision: what `sbtrain` and `sbtrainctl plan` share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbtrain.home import learnt_coefficients
+from sbtrain.options.argv import CommandLine, last_value
+from sbtrain.options.directives import read_directives
+from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.script import Script, read_script
+from sbtrain.submission.asked import Asked, ask, asked_signal
+from sbtrain.submission.notes import serves_any_layout
+from sbtrain.submission.queue import Waits, queue_waits
+from sbtrain.submission.run_folder import new_run_id, placed, runs_folder
+from sbtrain_perf.errors import PlanError, RequestError
+from sbtrain_perf.request import slurm_partition
+
+if TYPE_CHECKING:
+    from sbtrain.slurm.client import SlurmClient
+    from sbtrain_perf.coefficients import Coefficients
+    from sbtrain_perf.decision import Decision
+    from sbtrain_perf.request import ClusterShape, Request
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a call finds around it; stdin reads a script that no word names."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    stdin: Callable[[], bytes]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """decision.chosen is None where nothing fits; warnings: what the user must know of how
+    the decision came about."""
+
+    shape: ClusterShape
+    decision: Decision
+    warnings: tuple[str, ...] = ()
+
+
+def read_call(line: CommandLine, around: Surroundings, script: Script | None = None) -> Asked:
+    """What the call asks for; `script` stands in for the one that the line names.
+
+    Parameter servers are weighed only for a script that can play one, or on request.
+
+    Raises:
+        RequestError: script, directives, flags or data are wrong or missing.
+    """
+    read_flags(line.train, ())  # a wrong word is named before a script is waited for
+    named = script is None
+    if script is None:
+        script = read_script(
+            line.script,
+            wrap=line.wrap,
+            chdir=last_value(line.settings, "chdir"),
+            cwd=around.cwd,
+            environ=around.environ,
+            stdin=around.stdin,
+        )
+    directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
+    options = read_flags(line.train, directives.train)
+    said = {name for name, _ in (*directives.train, *line.train)}
+    if named and "train-layout" not in said and not serves_any_layout(script):
+        options = dataclasses.replace(options, layout="allreduce")
+    return ask(line, options, script, directives, cwd=around.cwd, environ=around.environ)
+
+
+def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None) -> Planned:
+    """Plan it.
+
+    Args:
+        client: is asked how long the job would wait in each partition; None: not at all.
+
+    Raises:
+        SiteError: the site file is missing or wrong.
+        CoefficientsError: what was learnt cannot be read.
+        RequestError, PlanError: the request does not say enough, or not for this site.
+    """
+    from sbtrain.sites.site_file import load_site
+    from sbtrain_perf.coefficients import load_coefficients
+
+    shape = load_site(asked.options.site, around.environ)
+    _check_partition(asked.request.partition, shape)
+    now = datetime.now(UTC)
+    run_id = new_run_id(asked.request.workload, now)
+    planner = _Planner(
+        coefficients=load_coefficients(learnt_coefficients(around.environ)),
+        run_id=run_id,
+        run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
+    )
+    decision = planner.plan(asked.request, shape)
+    warnings = []
+    weighed = any(row.nodes for row in decision.rows)
+    if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
+        # A prediction may be far off, above all for what never ran: the user's word counts.
+        unbound = dataclasses.replace(asked, request=_without_limit(asked.request))
+        without = planner.plan(unbound.request, shape)
+        if without.chosen is not None:
+            warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
+            asked, decision = unbound, without
+    if client is not None and _is_open(asked.request):
+        waits = queue_waits(asked, decision.rows, client, gres=_gres(shape))
+        warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
+        if waits.silence:
+            warnings.append(f"the queue is not reckoned with: {waits.silence}")
+        shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
+    if decision.chosen is not None:
+        plan = placed(decision.chosen, asked.script, now=now)
+        own_signal = asked_signal(asked.settings)
+        if own_signal:
+            plan = dataclasses.replace(plan, preemption_signal=own_signal)
+        decision = dataclasses.replace(decision, chosen=plan)
+    return Planned(shape=shape, decision=decision, warnings=tuple(warnings))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    coefficients: Coefficients
+    run_id: str
+    run_dir: str
+
+    def plan(
+        self,
+        request: Request,
+        shape: ClusterShape,
+        queue_waits: Mapping[str, float] | None = None,
+    ) -> Decision:
+        from sbtrain_perf.planner import plan_request
+
+        return plan_request(
+            request,
+            shape,
+            self.coefficients,
+            run_id=self.run_id,
+            run_dir=self.run_dir,
+            queue_waits=queue_waits,
+        )
+
+
+def _with_waits(
+    planner: _Planner,
+    request: Request,
+    shape: ClusterShape,
+    decision: Decision,
+    waits: Waits,
+) -> tuple[ClusterShape, Decision]:
+    """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
+    if waits.refused:
+        kept = tuple(one for one in shape.partitions if one.name not in waits.refused)
+        shape = dataclasses.replace(shape, partitions=kept)
+    if not waits.refused and not any(waits.seconds.values()):
+        return shape, decision
+    later = planner.plan(request, shape, waits.seconds)
+    if not waits.at_once or request.objective.kind != "time":
+        return shape, later
+    free = tuple(
+        dataclasses.replace(one, max_nodes_per_job=waits.at_once[one.name])
+        if one.name in waits.at_once
+        else one
+        for one in shape.partitions
+    )
+    small = dataclasses.replace(shape, partitions=free)
+    passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
+    sooner = planner.plan(request, small, passed)
+    if _total_s(sooner) < _total_s(later):
+        return small, sooner
+    return shape, later
+
+
+def _gres(shape: ClusterShape) -> dict[str, str]:
+    return {one.name: one.gres for one in shape.partitions if one.gres}
+
+
+def _is_open(request: Request) -> bool:
+    """Whether anything is left to choose that a queue bears on."""
+    several = request.partition is None or "," in request.partition
+    return several or request.nodes.low != request.nodes.high
+
+
+def _total_s(decision: Decision) -> float:
+    return decision.chosen.prediction.total_s if decision.chosen else math.inf
+
+
+def _without_limit(request: Request) -> Request:
+    return dataclasses.replace(request, time_limit_s=None)
+
+
+def surroundings(environ: Mapping[str, str]) -> Surroundings:
+    """This process's own. Raises RequestError where the current folder is gone."""
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise RequestError(
+            f"the current folder cannot be used: {error.strerror}", hint="cd to another one"
+        ) from error
+    return Surroundings(cwd=cwd, environ=environ, stdin=_read_stdin)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin.isatty():
+        sys.stderr.write("sbtrain: reading the script from the terminal, up to Ctrl-D\n")
+    return sys.stdin.buffer.read()
+
+
+def no_plan(decision: Decision) -> PlanError:
+    return PlanError(decision.refusal, hint="--train-explain shows what was weighed and why")
+
+
+def _check_partition(wanted: str | None, shape: ClusterShape) -> None:
+    known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
+    unknown = [name for name in (wanted or "").split(",") if name and name not in known]
+    if unknown:
+        shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
+        raise RequestError(
+            f"the site {shape.name} has no partition {unknown[0]!r} ({shape.source})",
+            hint=f"it has {shown}; another site file is named by --train-site",
+        )

@@ -1,0 +1,118 @@
+"""How long a job would wait, by partition, and how many nodes would start at once.
+
+Slurm is asked by sbatch --test-only about the best row of each partition; where that would
+wait, about half as many nodes, and half again. Slurm spends a job id on each question, so
+few are put, and none where the user has fixed partition and nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
+from sbtrain.options.argv import given
+from sbtrain.slurm.client import Submission
+from sbtrain.submission.asked import GPU_OPTIONS
+from sbtrain_perf.request import slurm_partition
+
+if TYPE_CHECKING:
+    from sbtrain.slurm.client import SlurmClient
+    from sbtrain.submission.asked import Asked
+    from sbtrain_perf.decision import Row
+
+MOST_PARTITIONS = 6
+MOST_HALVINGS = 4
+AT_ONCE_S = 60.0  # a wait of the scheduler's own making
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """seconds: the wait in each partition that was asked about. at_once: where that is long,
+    nodes that would start now. refused: partitions in which Slurm would never start the
+    job, with its reason. silence: why a Slurm that is there did not tell.
+
+    All are empty where no Slurm is, where the site file is that of another cluster, and
+    where Slurm refuses the job everywhere: sbatch will say why."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    at_once: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    silence: str = ""
+
+
+def queue_waits(
+    asked: Asked,
+    rows: Sequence[Row],
+    client: SlurmClient,
+    *,
+    gres: Mapping[str, str] | None = None,
+    now: Callable[[], float] = time.time,
+) -> Waits:
+    """Ask Slurm about the first row of each of the first partitions; rows come best first.
+
+    gres: what the job asks for in partitions of several types of GPU.
+    """
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.prediction is not None:
+            best.setdefault(row.partition, row)
+    waits = Waits()
+    try:
+        known = {partition.name for partition in client.partitions()}
+        if not known & {slurm_partition(name) for name in best}:
+            return Waits()
+        for name, row in list(best.items())[:MOST_PARTITIONS]:
+            if slurm_partition(name) not in known:
+                waits.refused[name] = "Slurm has no such partition"
+                continue
+            try:
+                _ask(asked, row, client, waits, now, (gres or {}).get(name, ""))
+            except SlurmRejectedError as error:
+                waits.refused[name] = error.message
+    except SlurmMissingError:
+        return Waits()
+    except SlurmError as error:
+        return Waits(silence=error.message)
+    return waits if waits.seconds else Waits()
+
+
+def _ask(
+    asked: Asked,
+    row: Row,
+    client: SlurmClient,
+    waits: Waits,
+    now: Callable[[], float],
+    gres: str,
+) -> None:
+    def wait_s(nodes: int) -> float:
+        question = _question(asked, slurm_partition(row.partition), nodes, gres)
+        start_s = client.test_only(question).start_time_s
+        return max(start_s - now(), 0.0)
+
+    nodes, least = row.nodes, asked.request.nodes.low
+    waits.seconds[row.partition] = longest_s = wait_s(nodes)
+    for _ in range(MOST_HALVINGS):
+        if longest_s <= AT_ONCE_S or nodes // 2 < least:
+            return
+        nodes //= 2
+        if wait_s(nodes) <= AT_ONCE_S:
+            waits.at_once[row.partition] = nodes
+            return
+
+
+def _question(asked: Asked, partition: str, nodes: int, gres: str) -> Submission:
+    """A job of that size with all that the user asked for, and no work in it."""
+    lines = ("#!/bin/sh", *asked.directives.kept_lines, "exit")
+    return Submission(
+        options=(
+            *asked.sbatch_words,
+            f"--partition={partition}",
+            f"--nodes={nodes}",
+            "--exclusive",
+            *([f"--gres={gres}"] if gres and not given(asked.settings, *GPU_OPTIONS) else ()),
+        ),
+        script_text="\n".join(lines) + "\n",
+    )
