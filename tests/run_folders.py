@@ -6,7 +6,8 @@ from pathlib import Path
 
 from plans import example_plan
 from sbtrain.runs.run_list import ListedRun
-from sbtrain_jobs.ledger import Ledger, LedgerEntry
+from sbtrain_jobs.record.ledger import Ledger, LedgerEntry
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json
 
 BEGAN = "2026-11-30T00:00:00+00:00"
@@ -32,7 +33,7 @@ def make_run(place: Path, job_id: str, *, task: str = "", **changes: object) -> 
 
 def tell(run: ListedRun, *entries: LedgerEntry) -> None:
     for entry in entries:
-        Ledger(run.run_dir).append(entry)
+        Ledger(RunFolder(path=Path(run.run_dir)).ledger).append(entry)
 
 
 def started(attempt: int) -> LedgerEntry:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plans import example_plan
-from sbtrain_jobs.ledger import AttemptRecord, Ledger, attempts
 from sbtrain_jobs.process import run_command
+from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Plan
 
@@ -73,7 +74,7 @@ class SlurmRun:
 
     @property
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        return attempts(Ledger(self.plan.run_dir).entries())
+        return attempts(Ledger(RunFolder(path=Path(self.plan.run_dir)).ledger).entries())
 
     def log(self, role: str, *, attempt: int = 0) -> str:
         path = Path(self.plan.run_dir) / "attempts" / str(attempt) / f"{role}.log"

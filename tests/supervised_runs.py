@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plans import example_plan
-from sbtrain_jobs.ledger import LedgerEntry, read_ledger
 from sbtrain_jobs.process import end_session, start_process
+from sbtrain_jobs.record.ledger import LedgerEntry, read_ledger
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Plan
 

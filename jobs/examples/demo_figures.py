@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.timing_log import AttemptTimings, read_timing_log
 
@@ -53,10 +54,10 @@ class Figures:
 
 def figures_of(status: dict[str, Any]) -> Figures:
     """From what `sbtrainctl status --json` says of a run, and its run folder."""
-    folder = Path(status["run_dir"])
-    plan = read_plan(folder / "plan.json")
+    folder = RunFolder(path=Path(status["run_dir"]))
+    plan = read_plan(folder.plan)
     logs = [
-        read_timing_log(folder / "attempts" / str(attempt["attempt"]) / "timings.h5")
+        read_timing_log(folder.attempt(attempt["attempt"]).timings)
         for attempt in status["attempts"]
     ]
     saved = next((a["saved_step"] for a in status["attempts"] if a["saved_step"]), None)
@@ -203,8 +204,8 @@ def _last_step(log: AttemptTimings) -> int:
     return max((int(rank.step.max()) for rank in log.ranks if len(rank.step)), default=0)
 
 
-def _stage(folder: Path, attempt: int) -> Stage:
-    report = json.loads((folder / "attempts" / str(attempt) / "stage.json").read_text())
+def _stage(folder: RunFolder, attempt: int) -> Stage:
+    report = json.loads(folder.attempt(attempt).staging_report.read_text())
     return Stage(
         attempt=attempt,
         dataset_bytes=report["dataset_bytes"],

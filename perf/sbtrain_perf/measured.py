@@ -105,9 +105,7 @@ def _start(timings: AttemptTimings) -> Iterator[Sample]:
         return
     longest = max(_seconds(phase) for phase in phases)
     others = sum(_seconds(p) for name in ("stage", "restore") for p in timings.named(name))
-    # The queue ends where the attempt begins; the log may count from there or by the clock.
-    began_s = max((p.at_s + p.seconds for p in timings.named("queue")), default=0.0)
-    ends = [p.at_s + p.seconds - began_s for p in phases]
+    ends = [p.at_s + p.seconds for p in phases]
     passed = max((end for end in ends if end < _ATTEMPT_MOST_S), default=0.0) - others
     yield Sample(
         term="start",

@@ -291,7 +291,7 @@ def _plan(
         batch_per_worker=request.batch_per_worker,
         data=request.data,
         scratch_path=partition.scratch_path,
-        checkpoint_dir=request.checkpoint_dir or f"{run_dir}/checkpoints",
+        checkpoint_dir=_checkpoint_dir(request, run_id, run_dir),
         checkpoint_interval_s=choice.interval_s,
         resumable=request.resumable,
         preemption_signal=shape.preemption_signal,
@@ -317,3 +317,10 @@ def roles_of(*, nodes: int, servers: int) -> tuple[Role, ...]:
         return workers
     served = tuple(Role(name="ps", index=node, node=node) for node in range(servers))
     return (Role(name="chief", index=0, node=0), *served, *workers)
+
+
+def _checkpoint_dir(request: Request, run_id: str, run_dir: str) -> str:
+    """The run's own: two runs never share one, so that none resumes from another's state."""
+    if request.checkpoint_dir:
+        return f"{request.checkpoint_dir}/{run_id}"
+    return f"{run_dir}/checkpoints"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.job_control import EndCause
-from sbtrain_jobs.supervisor.record import RunRecord
+from sbtrain_jobs.record.run_record import RunRecord
 
 _IN_WORDS = {"none": "Slurm gives no reason", "unknown": "Slurm does not say why"}
 

@@ -1,18 +1,10 @@
-"""What an attempt is told, and what is known when it is over."""
+"""What is known when an attempt is over."""
 
 from __future__ import annotations
 
-import queue
-import signal
 from dataclasses import dataclass
 
-from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.job_control import EndCause
-from sbtrain_jobs.supervisor.srun_step import StepEnded
-from sbtrain_jobs.wire.control import ControlEvent
-
-Event = ControlEvent | StepEnded | CauseFound | signal.Signals
-Events = queue.SimpleQueue[Event]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

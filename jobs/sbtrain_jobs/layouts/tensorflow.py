@@ -20,14 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_perf.errors import MissingExtraError, PlanError
-
-if TYPE_CHECKING:
-    from sbtrain_jobs.training.context import TrainerContext
-    from sbtrain_jobs.training.session import Run
+from sbtrain_perf.request import Layout, RoleName
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")  # peers may start later than we do
@@ -46,6 +43,19 @@ STATE = "state.npz"
 EXIT_WITHIN_S = 10.0
 
 StepFunction = Callable[..., Any]  # tensors -> the loss, a scalar tensor
+
+
+class JoinedRun(Protocol):
+    """What is needed of the run that a process has joined."""
+
+    @property
+    def alone(self) -> bool: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def exit_code(self) -> int | None: ...
 
 
 class TensorFlowRoles(ABC):
@@ -206,19 +216,17 @@ class ParameterServers(TensorFlowRoles):
             _log.info("a step's loss was lost with its worker")
 
 
-def connect(run: Run) -> TensorFlowRoles:
+def connect(run: JoinedRun) -> TensorFlowRoles:
     """The cluster of the run's layout, as this process takes part in it."""
     _end_for_certain(run)
     if run.layout == "ps" and not run.alone:
         return ParameterServers(run.world_size)
     if run.world_size > 1:
-        cluster = AllReduce(run.world_size)
-        run.peers = cluster
-        return cluster
+        return AllReduce(run.world_size)
     return Alone()
 
 
-def park(context: TrainerContext) -> NoReturn:
+def park(role: RoleName, index: int, *, workers: int, cores: int) -> NoReturn:
     """Serve the chief until the node agent says so or is gone, then end this process.
 
     At a preemption Slurm signals every process of a step; a server that obeyed would take
@@ -231,14 +239,14 @@ def park(context: TrainerContext) -> NoReturn:
         signal.signal(number, lambda *_: None)  # for threads that were there before
     parent = os.getppid()
     threads = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=context.node_cores,
+        intra_op_parallelism_threads=cores,
         # With fewer, steps that wait for variables leave no thread to serve them.
-        inter_op_parallelism_threads=context.world_size + 1,
+        inter_op_parallelism_threads=workers + 1,
     )
     server = tf.distribute.Server(
         tf.train.ClusterSpec(_tf_cluster()),
-        job_name=context.role,
-        task_index=context.role_index,
+        job_name=role,
+        task_index=index,
         protocol="grpc",
         config=threads,
     )
@@ -286,7 +294,7 @@ def _local_shares(strategy: Any, replicas: int, arrays: Sequence[Any]) -> Sequen
     ]
 
 
-def _end_for_certain(run: Run) -> None:
+def _end_for_certain(run: JoinedRun) -> None:
     """End the process with its exit code even when TensorFlow's threads hang at exit, as a
     coordinator's can after a failed step."""
 

@@ -24,15 +24,16 @@ from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.node_agent.temporary import temporary_folder
 from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
-from sbtrain_jobs.supervisor.progress import counted
-from sbtrain_jobs.supervisor.staging_step import staged_paths
+from sbtrain_jobs.staged_data import staged_paths
 from sbtrain_jobs.wire.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
 from sbtrain_jobs.wire.messages import from_line as message_from_line
 from sbtrain_jobs.wire.reach import connect_first, send_message
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count
 
 REACH_WITHIN_S = 45.0
 LOOK_EVERY_S = 0.1
@@ -54,7 +55,7 @@ class Agent:
         self._node = node_index(plan, environ)
         self._name = environ.get("SLURMD_NODENAME") or socket.gethostname()
         self._attempt = int(environ["SBTRAIN_ATTEMPT"])
-        self._folder = Path(plan.run_dir) / "attempts" / str(self._attempt)
+        self._folder = RunFolder.of(plan).attempt(self._attempt)
         self._ranks = ranks_on(plan, self._node)
         self._signals = notice_signals(plan.preemption_signal)
         self._received: set[signal.Signals] = set()
@@ -97,7 +98,7 @@ class Agent:
                 )
             )
             threading.Thread(target=self._listen, name="control", daemon=True).start()
-            with temporary_folder(self._plan, self._folder, self._environ) as gained:
+            with temporary_folder(self._plan, self._folder.path, self._environ) as gained:
                 self._temporary = gained
                 try:
                     return self._serve()
@@ -180,7 +181,7 @@ class Agent:
         return TrainerProcess(
             argv,
             rank=rank,
-            log=self._folder / f"{name}.log",
+            log=self._folder.trainer_log(name),
             environment={
                 **self._environ,
                 **self._temporary,
@@ -252,8 +253,8 @@ def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
         ) from None
     if nodes != plan.nodes or tasks != plan.nodes:
         raise LaunchError(
-            f"the step has {counted(tasks, 'task')} on {counted(nodes, 'node')}, the plan has "
-            f"{counted(plan.nodes, 'node')} with one agent each",
+            f"the step has {count(tasks, 'task')} on {count(nodes, 'node')}, the plan has "
+            f"{count(plan.nodes, 'node')} with one agent each",
             hint="do not set SLURM_ or SRUN_ variables in the job that change a step's shape",
         )
     return node

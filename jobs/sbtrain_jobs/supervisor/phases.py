@@ -4,7 +4,7 @@
         \\__________ notice, failure or a lost node: straight to ending
 
 It decides when the attempt is over and with what facts; what becomes of the job then is
-sbtrain_jobs.ending.conclusion's.
+sbtrain_jobs.supervisor.conclusion's.
 """
 
 from __future__ import annotations
@@ -20,26 +20,22 @@ from typing import Literal
 from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
-from sbtrain_jobs.ending.outcome import Events, Failure, Outcome
+from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import counting_ranks
-from sbtrain_jobs.node_agent.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.record.run_record import RunRecord
+from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
+from sbtrain_jobs.staged_data import wants_staging
 from sbtrain_jobs.supervisor import stop_agreement as stop
-from sbtrain_jobs.supervisor.progress import counted
-from sbtrain_jobs.supervisor.record import RunRecord
+from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
 from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
-from sbtrain_jobs.supervisor.staging_step import (
-    EVENTS_NAME,
-    REPORT_NAME,
-    may_succeed_again,
-    wants_staging,
-    why_failed,
-)
+from sbtrain_jobs.supervisor.staging_step import may_succeed_again, why_failed
 from sbtrain_jobs.supervisor.step_tally import StepTally
+from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
@@ -57,7 +53,7 @@ from sbtrain_jobs.wire.messages import (
 )
 from sbtrain_jobs.wire.reach import candidate_addresses
 from sbtrain_perf.request import Plan
-from sbtrain_perf.wording import size
+from sbtrain_perf.wording import count, size
 
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
@@ -77,7 +73,7 @@ class AttemptPhases:
         job: SlurmJob,
         *,
         attempt: int,
-        folder: Path,
+        folder: AttemptFolder,
         record: RunRecord,
         events: Events,
         inquiry: CauseInquiry,
@@ -133,15 +129,15 @@ class AttemptPhases:
 
     def _begin_staging(self) -> None:
         assert self._plan.scratch_path is not None
-        data, nodes = size(self._plan.data.total_bytes), counted(self._plan.nodes, "node")
+        data, nodes = size(self._plan.data.total_bytes), count(self._plan.nodes, "node")
         self._say(f"staging {data} to {nodes}")
         self._start_step(
             "staging",
             staging_command(
                 self._plan,
                 python=sys.executable,
-                report=str(self._folder / REPORT_NAME),
-                events=str(self._folder / EVENTS_NAME),
+                report=str(self._folder.staging_report),
+                events=str(self._folder.staging_events),
                 scratch=self._plan.scratch_path,
             ),
         )
@@ -169,7 +165,7 @@ class AttemptPhases:
         self._phase = "training"
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
-        self._say(f"all nodes met; starting {counted(len(self._plan.roles), 'trainer')}")
+        self._say(f"all nodes met; starting {count(len(self._plan.roles), 'trainer')}")
         self._tell_agents(Start(addresses=addresses))
 
     def _start_step(self, name: str, argv: tuple[str, ...]) -> None:
@@ -249,7 +245,7 @@ class AttemptPhases:
             self._fail(
                 returncode,
                 f"{self._roster.describe(rank)} {how_it_ended(returncode)}",
-                log=self._folder / self._roster.log_name(rank),
+                log=self._folder.trainer_log(self._roster.role_name(rank)),
             )
         elif self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
@@ -268,7 +264,7 @@ class AttemptPhases:
             if event.returncode != 0:
                 self._fail(*why_failed(self._folder, returncode=event.returncode))
                 return
-            self._record.staged(self._folder / REPORT_NAME)
+            self._record.staged()
             self._begin_agents()
         elif self._phase == "meeting":
             missing = ", ".join(self._rendezvous.missing()) or "none"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import ranks_on
-from sbtrain_jobs.supervisor.progress import counted
 from sbtrain_jobs.wire.messages import Ready
 from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count
 
 MEET_WITHIN_S = 55.0
 
@@ -71,7 +71,7 @@ class Rendezvous:
         missing = self.missing()
         return LaunchError(
             f"no agent answered within {MEET_WITHIN_S:g} s from "
-            f"{len(missing)} of {counted(self._plan.nodes, 'node')}: {', '.join(missing)}",
+            f"{len(missing)} of {count(self._plan.nodes, 'node')}: {', '.join(missing)}",
             hint="look for errors of srun above; the nodes must be able to connect to the "
             "first node of the job and to read the run folder",
         )

@@ -117,5 +117,5 @@ class Roster:
         role = self._plan.roles[rank]
         return f"{role.name} {role.index} on node {self._names[role.node]}"
 
-    def log_name(self, rank: int) -> str:
-        return f"{role_name(self._plan.roles[rank])}.log"
+    def role_name(self, rank: int) -> str:
+        return role_name(self._plan.roles[rank])

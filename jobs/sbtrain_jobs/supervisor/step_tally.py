@@ -5,7 +5,6 @@ from __future__ import annotations
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.layouts.ranks import chief_rank, counting_ranks
 from sbtrain_jobs.training.checkpoint import CheckpointStore
-from sbtrain_jobs.training.context import checkpoint_folder_of
 from sbtrain_jobs.wire.messages import (
     Held,
     Message,
@@ -25,7 +24,7 @@ class StepTally:
         self._plan = plan
         self._chief = chief_rank(plan)
         self._counting = counting_ranks(plan)
-        self._store = CheckpointStore(checkpoint_folder_of(plan))
+        self._store = CheckpointStore(plan.checkpoint_dir)
         self._saved_before = self._newest()
         self._saved = False  # in this attempt
         self._saves = False  # the chief's loop has a function that saves

@@ -11,25 +11,20 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sbtrain_jobs.ending.cause import CauseInquiry
-from sbtrain_jobs.ending.conclusion import Aftermath
 from sbtrain_jobs.ending.job_control import JobControl
-from sbtrain_jobs.ending.outcome import Events
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import chief_rank
-from sbtrain_jobs.ledger import AttemptRecord, Ledger, attempts, next_attempt
+from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts, next_attempt
+from sbtrain_jobs.record.run_record import RunRecord
+from sbtrain_jobs.run_folder import RunFolder, plan_of_task, write_task_plan
 from sbtrain_jobs.signals import catch, notice_signals
-from sbtrain_jobs.slurm_job import (
-    attempt_folder,
-    plan_of_task,
-    run_folder,
-    slurm_job_from,
-    write_task_plan,
-)
+from sbtrain_jobs.slurm_job import slurm_job_from
+from sbtrain_jobs.supervisor.conclusion import Aftermath
+from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.phases import AttemptPhases
-from sbtrain_jobs.supervisor.progress import counted
-from sbtrain_jobs.supervisor.record import RunRecord
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count
 
 OTHER_FILES = 256  # that the supervisor has open beside its connections
 
@@ -59,13 +54,16 @@ def supervise(
     """
     events = queue.SimpleQueue() if events is None else events
     catch(notice_signals(plan.preemption_signal), events.put)
-    own_plan = plan_of_task(plan, environ)
-    if own_plan is not plan:
-        plan, plan_path = own_plan, write_task_plan(own_plan)
+    if task := environ.get("SLURM_ARRAY_TASK_ID", ""):
+        plan = plan_of_task(plan, task)
+        plan_path = write_task_plan(plan)
     job = slurm_job_from(plan, environ, now_s=time.time())
-    earlier = attempts(Ledger(run_folder(plan)).entries())
+    run_folder = RunFolder.of(plan)
+    run_folder.make()
+    earlier = attempts(Ledger(run_folder.ledger).entries())
     number = next_attempt(earlier, job.restart_count)
-    folder = attempt_folder(plan, number)
+    folder = run_folder.attempt(number)
+    folder.make()
     record = RunRecord(
         plan,
         job,
@@ -83,7 +81,7 @@ def supervise(
             return 0
         if requeued > plan.max_requeues:
             raise LaunchError(
-                f"job {job.job_id} was requeued {counted(requeued, 'time')}, the plan allows "
+                f"job {job.job_id} was requeued {count(requeued, 'time')}, the plan allows "
                 f"{plan.max_requeues}",
                 hint="the run folder and its checkpoints are untouched: submit again",
             )

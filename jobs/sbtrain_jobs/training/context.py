@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import PlanError
-from sbtrain_perf.request import Layout, Plan, RoleName
+from sbtrain_perf.request import Layout, RoleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class TrainerContext:
 
     alone: bool
     run_id: str
-    run_dir: Path | None
+    run_folder: RunFolder | None
     attempt: int
     layout: Layout
     role: RoleName
@@ -94,7 +95,7 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
     return TrainerContext(
         alone=False,
         run_id=plan.run_id,
-        run_dir=Path(environ.get("SBTRAIN_RUN_DIR") or plan.run_dir),
+        run_folder=RunFolder.of(plan),
         attempt=_number(environ, "SBTRAIN_ATTEMPT"),
         layout=plan.layout,
         role=role.name,
@@ -109,19 +110,12 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
         data=_paths(environ.get("SBTRAIN_DATA", ""))
         or tuple(map(Path, plan.data.paths))
         or defaults.data,
-        checkpoint_folder=checkpoint_folder_of(plan),
+        checkpoint_folder=Path(plan.checkpoint_dir),
         checkpoint_interval_s=plan.checkpoint_interval_s,
         stop_signal=plan.preemption_signal,
         control=environ.get("SBTRAIN_CONTROL", ""),
         token=environ.get("SBTRAIN_TOKEN", ""),
     )
-
-
-def checkpoint_folder_of(plan: Plan) -> Path:
-    """The run's own folder of checkpoints: two runs never share one, whatever folder the
-    user named, so that no run resumes from another's state."""
-    folder = Path(plan.checkpoint_dir)
-    return folder if plan.run_id in folder.parts else folder / plan.run_id
 
 
 _HINT = "start the script with sbtrain, or unset SBTRAIN_PLAN to run it alone"
@@ -131,7 +125,7 @@ def _alone(environ: Mapping[str, str], defaults: Defaults) -> TrainerContext:
     return TrainerContext(
         alone=True,
         run_id=f"job-{environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in environ else "alone",
-        run_dir=None,
+        run_folder=None,
         attempt=1,
         layout="allreduce",
         role="worker",

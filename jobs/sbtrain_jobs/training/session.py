@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sbtrain.run")
 
-RESULT = Path("final", "result.json")  # in the run folder
-
 
 class Peers(Protocol):
     """What the ranks of one run say to each other through their framework."""
@@ -100,7 +98,12 @@ def join(
     if context.parks:
         from sbtrain_jobs.layouts.tensorflow import park
 
-        park(context)
+        park(
+            context.role,
+            context.role_index,
+            workers=context.world_size,
+            cores=context.node_cores,
+        )
     return Run(context, seed=_seed_of(context.run_id) if seed is None else seed)
 
 
@@ -179,9 +182,12 @@ class Run:
 
     def tensorflow(self) -> TensorFlowRoles:
         """The TensorFlow strategy that the plan asks for, with what goes with it."""
-        from sbtrain_jobs.layouts.tensorflow import connect
+        from sbtrain_jobs.layouts.tensorflow import AllReduce, connect
 
-        return connect(self)
+        roles = connect(self)
+        if isinstance(roles, AllReduce):
+            self.peers = roles
+        return roles
 
     def resume(self, load: Callable[[Path], None]) -> int:
         """Load the newest whole checkpoint, the same one on every rank, if there is one.
@@ -375,8 +381,8 @@ class Run:
             self._reports.phase(
                 "evaluate", seconds, step=self._gate.step, metrics=self._metrics
             )
-        if self.context.run_dir is not None:
-            target = self.context.run_dir / RESULT
+        if self.context.run_folder is not None:
+            target = self.context.run_folder.result
             text = json.dumps(self._metrics, indent=2) + "\n"
             try:
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

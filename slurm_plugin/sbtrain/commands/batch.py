@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sbtrain_jobs.signals import ALWAYS, catch
 
 if TYPE_CHECKING:
-    from sbtrain_jobs.ending.outcome import Events
+    from sbtrain_jobs.supervisor.events import Events
 
 EXIT_USAGE = 2
 

@@ -20,7 +20,8 @@ from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
     from sbtrain.runs.run_list import ListedRun
-    from sbtrain_jobs.ledger import LedgerEntry
+    from sbtrain_jobs.record.ledger import LedgerEntry
+    from sbtrain_jobs.run_folder import RunFolder
     from sbtrain_perf.coefficients import Coefficients, LearntLifetime
     from sbtrain_perf.lifetimes import Lived
     from sbtrain_perf.refit import RefitResult
@@ -106,7 +107,7 @@ def _gone(runs: Sequence[ListedRun]) -> list[str]:
         except OSError:
             return False
 
-    return [run.run_id for run in runs if not is_there(Path(run.run_dir))]
+    return [run.run_id for run in runs if not is_there(run.folder.path)]
 
 
 def _gone_in_words(gone: Sequence[str]) -> str:
@@ -120,39 +121,39 @@ def _gone_in_words(gone: Sequence[str]) -> str:
 
 def timing_logs(runs: Sequence[ListedRun]) -> tuple[Path, ...]:
     """The logs of all attempts, array tasks included."""
-    found = []
-    for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
-        for pattern in ("attempts/*/timings.h5", "task-*/attempts/*/timings.h5"):
-            found.extend(sorted(folder.glob(pattern)))
-    return tuple(found)
+    return tuple(log for folder in _folders(runs) for log in folder.timing_logs())
+
+
+def _folders(runs: Sequence[ListedRun]) -> Iterator[RunFolder]:
+    """Every run's folder once, and those of its tasks."""
+    for folder in dict.fromkeys(run.folder for run in runs):
+        yield from (folder, *folder.tasks().values())
 
 
 def lived_attempts(runs: Sequence[ListedRun]) -> tuple[list[Lived], list[Skipped]]:
     """How long every attempt held its allocation, by the runs' cause ledgers, array tasks
     included; and the ledgers that cannot be read, or whose plan cannot."""
-    from sbtrain.submission.run_folder import PLAN_NAME
     from sbtrain_jobs.errors import LaunchError
-    from sbtrain_jobs.ledger import LEDGER_NAME, read_ledger
+    from sbtrain_jobs.record.ledger import read_ledger
     from sbtrain_perf.codec import read_plan
     from sbtrain_perf.errors import PlanError
 
     found: list[Lived] = []
     skipped: list[Skipped] = []
-    for folder in dict.fromkeys(Path(run.run_dir) for run in runs):
-        for pattern in (LEDGER_NAME, f"task-*/{LEDGER_NAME}"):
-            for path in sorted(folder.glob(pattern)):
-                try:
-                    plan = read_plan(path.with_name(PLAN_NAME))
-                    found += _lived(plan, read_ledger(path))
-                except (PlanError, LaunchError) as error:
-                    skipped.append(Skipped(path=str(path), reason=error.message))
+    for folder in _folders(runs):
+        if not os.path.lexists(folder.ledger):
+            continue
+        try:
+            found += _lived(read_plan(folder.plan), read_ledger(folder.ledger))
+        except (PlanError, LaunchError) as error:
+            skipped.append(Skipped(path=str(folder.ledger), reason=error.message))
     return found, skipped
 
 
 def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
     """Of one run. An attempt that left no end is as old as the last line it wrote: the next
     attempt's word on it dates from then. One still running has seen nothing end."""
-    from sbtrain_jobs.ledger import LOST_DETAIL, attempts, seconds_between
+    from sbtrain_jobs.record.ledger import LOST_DETAIL, attempts, seconds_between
     from sbtrain_perf.lifetimes import Lived
 
     for record in attempts(entries):

@@ -7,13 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.commands.streams import told_while_slow
 from sbtrain.runs.run_status import UNKNOWN, RunStatus, named_run, overview
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain_jobs.ledger import seconds_between
+from sbtrain_jobs.record.ledger import seconds_between
 from sbtrain_perf.errors import MissingExtraError, SbtrainError
 from sbtrain_perf.wording import amount, brief_duration, count, duration
 
@@ -132,11 +131,10 @@ def under_way(status: RunStatus) -> str:
     """How far staging is, where the last attempt is at it."""
     if not status.attempts or status.final or status.attempts[-1].ended_at:
         return ""
-    from sbtrain_jobs.supervisor.staging_step import EVENTS_NAME
     from sbtrain_staging.reports.events import newest_event
 
-    folder = Path(status.run_dir, "attempts", str(status.attempts[-1].attempt))
-    found = newest_event(folder / EVENTS_NAME) or {}
+    folder = status.folder.attempt(status.attempts[-1].attempt)
+    found = newest_event(folder.staging_events) or {}
     if found.get("event") != "progress":
         return ""
     done, wanted, rate = (_bytes(found.get(k)) for k in ("done_bytes", "bytes", "bytes_1_s"))
@@ -191,9 +189,8 @@ def _terms(status: RunStatus) -> Iterator[str]:
     from sbtrain_perf.measured import TERMS, measure_attempts
     from sbtrain_perf.timing_log import read_timing_log
 
-    logs = sorted(Path(status.run_dir).glob("attempts/*/timings.h5"))
     timings = []
-    for path in logs:
+    for path in status.folder.timing_logs():
         try:
             timings.append(read_timing_log(path))
         except MissingExtraError as error:

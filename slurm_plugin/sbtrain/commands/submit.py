@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.streams import StdoutError, mend_streams
@@ -144,14 +143,14 @@ def _hand_over(
 
 def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:
     from sbtrain.submission.job_script import JobScript
-    from sbtrain.submission.run_folder import PLAN_NAME
+    from sbtrain_jobs.run_folder import RunFolder
 
     return JobScript(
         directives=directives,
         user_lines=asked.directives.kept_lines,
         python=sys.executable,
         script_dir=str(asked.script.folder),
-        plan_path=str(Path(plan.run_dir) / PLAN_NAME),
+        plan_path=str(RunFolder.of(plan).plan),
     )
 
 
@@ -185,7 +184,7 @@ def _submit(
     from sbtrain.options.argv import last_value
     from sbtrain.slurm.client import Submission
     from sbtrain.submission.asked import waits
-    from sbtrain.submission.run_folder import write_run_folder
+    from sbtrain.submission.run_files import write_run_folder
 
     _end_as_if_interrupted()
     job_path = write_run_folder(plan, script=asked.script, job_text=text)
@@ -249,7 +248,7 @@ def _announce(
 def _send(client: SlurmClient, plan: Plan, submission: Submission) -> Submitted:
     """Submit; whatever goes wrong, neither a job nor a run folder is left behind."""
     from sbtrain.errors import SlurmTimeoutError
-    from sbtrain.submission.run_folder import remove_run_folder
+    from sbtrain.submission.run_files import remove_run_folder
 
     try:
         return client.submit(submission)

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
@@ -18,6 +17,7 @@ from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.wording import amount, duration, ratio
 
 if TYPE_CHECKING:
+    from sbtrain_jobs.run_folder import RunFolder
     from sbtrain_perf.account import Account, TermAccount
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.timing_log import AttemptTimings
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
     others = [other for other in runs if other.run_id in wanted][-_MOST_LOGS:]
     account = account_for(
         plan,
-        _timings([Path(one.run_dir)]),
+        _timings([one.folder]),
         coefficients,
-        learnt_from=_timings([Path(other.run_dir) for other in others]),
+        learnt_from=_timings([other.folder for other in others]),
     )
     if args.json:
         said = encode(account)
@@ -87,12 +87,12 @@ def _planned_with(label: str) -> Coefficients:
     return load_coefficients(learnt_coefficients(os.environ))
 
 
-def _timings(folders: Sequence[Path]) -> list[AttemptTimings]:
+def _timings(folders: Sequence[RunFolder]) -> list[AttemptTimings]:
     from sbtrain_perf.timing_log import read_timing_log
 
     found = []
     for folder in folders:
-        for path in sorted(folder.glob("attempts/*/timings.h5")):
+        for path in folder.timing_logs():
             try:
                 found.append(read_timing_log(path))
             except TimingLogError as error:

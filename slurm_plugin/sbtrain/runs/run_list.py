@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sbtrain.errors import HomeError
 from sbtrain.home import RUNS_NAME, home, made_home
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.errors import RequestError
 
 
@@ -29,6 +30,10 @@ class ListedRun:
     workload: str
     submitted: str
     cluster: str | None = None
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(path=Path(self.run_dir))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING
 from sbtrain.errors import SlurmError
 from sbtrain.runs.run_list import ListedRun, find_run
 from sbtrain.slurm.client import task_numbers
-from sbtrain.submission.run_folder import PLAN_NAME
-from sbtrain_jobs.ledger import (
+from sbtrain_jobs.record.ledger import (
     END_CAUSES_FINAL,
-    LEDGER_NAME,
     AttemptRecord,
     attempts,
     read_ledger,
     seconds_between,
 )
-from sbtrain_jobs.slurm_job import plan_of_task
+from sbtrain_jobs.run_folder import RunFolder, plan_of_task
 from sbtrain_jobs.training.checkpoint import CheckpointStore
-from sbtrain_jobs.training.context import checkpoint_folder_of
 from sbtrain_perf.codec import decode, read_plan
 from sbtrain_perf.errors import RequestError, SbtrainError
 from sbtrain_perf.request import Layout, Plan
@@ -37,9 +34,7 @@ if TYPE_CHECKING:
     from sbtrain.slurm.client import HistoryRow, JobInfo, SlurmClient
 
 UNKNOWN, LOST = "unknown", "lost"
-_TASK = "task-"  # of an array: what its folder's name begins with
 _ARRAY = "--array="
-_RESULT = "final/result.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +65,10 @@ class RunStatus:
     took_s: float | None = None
     metrics: dict[str, float] | None = None
     problem: str = ""
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(path=Path(self.run_dir))
 
     @property
     def final(self) -> bool:
@@ -109,9 +108,9 @@ def named_run(name: str, runs: Sequence[ListedRun]) -> ListedRun:
     if not task:
         return run
     one = _task_of(run, task)
-    if task.isdecimal() and (Path(one.run_dir) / PLAN_NAME).is_file():
+    if task.isdecimal() and one.folder.plan.is_file():
         return one
-    plan = read_plan(Path(run.run_dir) / PLAN_NAME)
+    plan = read_plan(run.folder.plan)
     said = [word for word in plan.sbatch_options if word.startswith(_ARRAY)]
     numbers = task_numbers(said[-1].removeprefix(_ARRAY)) if said else set()
     if task not in map(str, numbers):
@@ -128,26 +127,17 @@ def plan_of(run: ListedRun) -> Plan:
     Raises:
         PlanError: it is missing or not a plan.
     """
-    folder = Path(run.run_dir)
-    task = folder.name.removeprefix(_TASK)
-    if task.isdecimal() and not os.path.lexists(folder / PLAN_NAME):
-        return plan_of_task(read_plan(folder.parent / PLAN_NAME), {"SLURM_ARRAY_TASK_ID": task})
-    return read_plan(folder / PLAN_NAME)
+    of = run.folder.task_of()
+    if of is not None and not os.path.lexists(run.folder.plan):
+        array, task = of
+        return plan_of_task(read_plan(array.plan), task)
+    return read_plan(run.folder.plan)
 
 
 def _from_folder(run: ListedRun) -> tuple[RunStatus, ...]:
     """What the run's folder alone tells: the run, or the tasks of an array that started."""
-    folder = Path(run.run_dir)
-    tasks = sorted(
-        (path for path in folder.glob(f"{_TASK}*") if (path / PLAN_NAME).is_file()),
-        key=lambda path: (len(path.name), path.name),
-    )
-    if not tasks:
-        return (_read(run, folder),)
-    rows = []
-    for path in tasks:
-        rows.append(_read(_task_of(run, path.name.removeprefix(_TASK)), path))
-    return tuple(rows)
+    tasks = [task for task, folder in run.folder.tasks().items() if folder.plan.is_file()]
+    return tuple(_read(_task_of(run, task)) for task in tasks) or (_read(run),)
 
 
 def _task_of(run: ListedRun, task: str) -> ListedRun:
@@ -156,11 +146,11 @@ def _task_of(run: ListedRun, task: str) -> ListedRun:
         run,
         run_id=f"{run.run_id}-{task}",
         job_id=f"{run.job_id}_{task}",
-        run_dir=str(Path(run.run_dir) / f"{_TASK}{task}"),
+        run_dir=str(run.folder.task(task).path),
     )
 
 
-def _read(run: ListedRun, folder: Path) -> RunStatus:
+def _read(run: ListedRun) -> RunStatus:
     status = RunStatus(
         run_id=run.run_id,
         job_id=run.job_id,
@@ -171,12 +161,12 @@ def _read(run: ListedRun, folder: Path) -> RunStatus:
     )
     try:
         plan = plan_of(run)
-        records = attempts(read_ledger(folder / LEDGER_NAME))
+        records = attempts(read_ledger(run.folder.ledger))
     except SbtrainError as error:
         return replace(status, problem=error.message)
     last = records[-1] if records else None
     final = last is not None and last.cause in END_CAUSES_FINAL
-    metrics, problem = _metrics(folder / _RESULT)
+    metrics, problem = _metrics(run.folder.result)
     return replace(
         status,
         state=last.cause if last is not None and final else UNKNOWN,
@@ -196,7 +186,7 @@ def _read(run: ListedRun, folder: Path) -> RunStatus:
 
 def _saved_step(plan: Plan) -> int | None:
     """The newest checkpoint that is there in full size; hashes are not read."""
-    store = CheckpointStore(checkpoint_folder_of(plan))
+    store = CheckpointStore(plan.checkpoint_dir)
     try:
         return next((s for s in reversed(store.steps()) if store.published(s)), None)
     except SbtrainError:

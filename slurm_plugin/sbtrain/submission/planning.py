@@ -18,7 +18,7 @@ from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
 from sbtrain.submission.notes import serves_any_layout
 from sbtrain.submission.queue import Waits, queue_waits
-from sbtrain.submission.run_folder import new_run_id, placed, runs_folder
+from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import slurm_partition
 

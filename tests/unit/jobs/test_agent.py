@@ -14,9 +14,11 @@ import pytest
 from plans import example_plan
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
 from sbtrain_jobs.node_agent.agent import first_line, node_index, uses_training_api
-from sbtrain_jobs.node_agent.trainer_log import how_it_ended, last_lines
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess, ignored
-from sbtrain_jobs.supervisor.staging_step import staged_paths, why_failed
+from sbtrain_jobs.run_folder import AttemptFolder
+from sbtrain_jobs.staged_data import staged_paths
+from sbtrain_jobs.supervisor.staging_step import why_failed
+from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
 from sbtrain_staging.errors import SourceError, StagingError, WorldError
 from sbtrain_staging.reports.run_report import (
     NodeReport,
@@ -288,17 +290,17 @@ def write_report(folder: Path, *nodes: tuple[str, str]) -> None:
 
 def test_every_node_finds_its_own_copy(tmp_path: Path) -> None:
     write_report(tmp_path, ("c1", "/tmp/c1/d.h5"), ("c2", "/tmp/c2/d.h5"))
-    plan = example_plan()
-    assert staged_paths(plan, tmp_path, node=1, node_name="c2") == ("/tmp/c2/d.h5",)
+    plan, folder = example_plan(), AttemptFolder(path=tmp_path)
+    assert staged_paths(plan, folder, node=1, node_name="c2") == ("/tmp/c2/d.h5",)
     with pytest.raises(LaunchError, match="node 1 \\(c3\\) is not in the staging report"):
-        staged_paths(plan, tmp_path, node=1, node_name="c3")
+        staged_paths(plan, folder, node=1, node_name="c3")
 
 
 def test_without_scratch_the_data_is_where_it_was(tmp_path: Path) -> None:
-    plan = example_plan(scratch_path=None)
-    assert staged_paths(plan, tmp_path, node=0, node_name="c1") == plan.data.paths
+    plan, folder = example_plan(scratch_path=None), AttemptFolder(path=tmp_path)
+    assert staged_paths(plan, folder, node=0, node_name="c1") == plan.data.paths
     with pytest.raises(StagingError):
-        staged_paths(example_plan(), tmp_path, node=0, node_name="c1")
+        staged_paths(example_plan(), folder, node=0, node_name="c1")
 
 
 @pytest.mark.parametrize(
@@ -325,13 +327,13 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
 
 def test_the_exit_code_of_staging_is_in_its_own_words(tmp_path: Path) -> None:
     unsaid = (137, "staging ended with exit status 137")
-    assert why_failed(tmp_path, returncode=137) == unsaid
-    alone = why_failed(tmp_path, returncode=142)
+    assert why_failed(AttemptFolder(path=tmp_path), returncode=137) == unsaid
+    alone = why_failed(AttemptFolder(path=tmp_path), returncode=142)
     assert alone[0] == WorldError.exit_code
     assert "did not meet within 300 s" in alone[1]
     write_failure(tmp_path / "stage.json", SourceError("no such file: /s/d.h5"))
     said = (SourceError.exit_code, "staging ended with exit status 31")
-    assert why_failed(tmp_path, returncode=137) == said
-    assert why_failed(tmp_path, returncode=142) == said
+    assert why_failed(AttemptFolder(path=tmp_path), returncode=137) == said
+    assert why_failed(AttemptFolder(path=tmp_path), returncode=142) == said
     (tmp_path / "stage-error.json").write_text("{}")
-    assert why_failed(tmp_path, returncode=137) == unsaid
+    assert why_failed(AttemptFolder(path=tmp_path), returncode=137) == unsaid

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.ledger import (
+from sbtrain_jobs.record.ledger import (
     AttemptRecord,
     Ledger,
     LedgerEntry,
@@ -20,6 +20,7 @@ from sbtrain_jobs.ledger import (
     next_attempt,
     read_ledger,
 )
+from sbtrain_jobs.run_folder import RunFolder
 
 
 def entry(event: LedgerEvent, attempt: int = 0, **rest: object) -> LedgerEntry:
@@ -28,7 +29,7 @@ def entry(event: LedgerEvent, attempt: int = 0, **rest: object) -> LedgerEntry:
 
 
 def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = Ledger(RunFolder(path=tmp_path).ledger)
     written = [
         entry("started", nodes="c[1-2]"),
         entry("notice", cause="preempted", detail="SIGUSR1 in the batch script"),
@@ -48,7 +49,7 @@ def test_no_ledger_means_no_entries(tmp_path: Path) -> None:
 
 def test_a_run_folder_that_is_gone_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="cannot write the ledger") as caught:
-        Ledger(tmp_path / "gone").append(entry("started"))
+        Ledger(RunFolder(path=tmp_path / "gone").ledger).append(entry("started"))
     assert "writable" in caught.value.hint
 
 
@@ -56,7 +57,7 @@ def test_a_run_folder_that_is_gone_is_an_error_with_a_hint(tmp_path: Path) -> No
 def test_a_torn_line_costs_itself_alone(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
-    ledger = Ledger(tmp_path_factory.mktemp("run"))
+    ledger = Ledger(RunFolder(path=tmp_path_factory.mktemp("run")).ledger)
     ledger.append(entry("started"))
     whole = ledger.path.read_bytes()
     ledger.append(entry("notice", cause="preempted"))
@@ -68,7 +69,7 @@ def test_a_torn_line_costs_itself_alone(
 
 
 def test_lines_of_a_later_sbtrain_are_skipped(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = Ledger(RunFolder(path=tmp_path).ledger)
     ledger.path.write_text('{"event": "moved", "attempt": 0, "at": "x"}\n')
     ledger.append(entry("started"))
     assert ledger.entries() == (entry("started"),)

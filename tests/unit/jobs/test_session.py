@@ -402,7 +402,7 @@ def test_the_chief_of_a_run_removes_what_its_last_attempt_left(tmp_path: Path) -
 def test_two_runs_in_one_folder_do_not_meet(tmp_path: Path, counter: Counter) -> None:
     shared = str(tmp_path / "shared")
     for name in ("one", "two"):
-        plan = plan_in(tmp_path, run_id=name, checkpoint_dir=shared)
+        plan = plan_in(tmp_path, run_id=name, checkpoint_dir=f"{shared}/{name}")
         with join(environ=environment(plan, tmp_path)) as run:
             assert run.resume(counter.load) == 0
             assert len(list(run.steps(save=counter.save))) == 12

@@ -605,7 +605,7 @@ def test_tasks_of_an_array_share_nothing(make_run: MakeRun) -> None:
     assert run.requeues == ["7_3"]
     assert (run.run_dir / "task-3" / "ledger.jsonl").exists()
     assert not (run.run_dir / "ledger.jsonl").exists()
-    assert list((run.run_dir / "checkpoints" / "task-3").rglob("step-*"))
+    assert list((run.run_dir / "task-3" / "checkpoints").rglob("step-*"))
 
 
 def test_outside_a_job_and_with_too_few_nodes(make_run: MakeRun) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from plans import example_plan
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.slurm_job import attempt_folder, slurm_job_from
-from sbtrain_jobs.supervisor.progress import counted
+from sbtrain_jobs.run_folder import RunFolder
+from sbtrain_jobs.slurm_job import slurm_job_from
 
 
 @pytest.fixture
@@ -25,8 +25,9 @@ def open_umask() -> Iterator[None]:
 def test_every_folder_of_an_attempt_is_private(tmp_path: Path) -> None:
     plan = example_plan(run_dir=str(tmp_path / "runs" / "run"))
     for attempt in (0, 1):
-        folder = attempt_folder(plan, attempt)
-        assert folder == tmp_path / "runs" / "run" / "attempts" / str(attempt)
+        folder = RunFolder.of(plan).attempt(attempt)
+        folder.make()
+        assert folder.path == tmp_path / "runs" / "run" / "attempts" / str(attempt)
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
     assert len(made) == 5
@@ -35,14 +36,10 @@ def test_every_folder_of_an_attempt_is_private(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("open_umask")
 def test_folders_that_are_there_keep_their_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o750)
-    attempt_folder(example_plan(run_dir=str(tmp_path)), 0)
-    attempt_folder(example_plan(run_dir=str(tmp_path)), 0)
+    plan = example_plan(run_dir=str(tmp_path))
+    for _ in range(2):
+        RunFolder.of(plan).attempt(0).make()
     assert tmp_path.stat().st_mode & 0o777 == 0o750
-
-
-@pytest.mark.parametrize(("number", "words"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
-def test_counts_in_words(number: int, words: str) -> None:
-    assert counted(number, "node") == words
 
 
 def test_one_node_is_no_plural() -> None:

@@ -14,11 +14,12 @@ from sbtrain_jobs.ending import cause
 from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry, end_cause, requeue
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandFailedError, LaunchError
-from sbtrain_jobs.ledger import AttemptRecord, Ledger
+from sbtrain_jobs.record.ledger import AttemptRecord, Ledger
+from sbtrain_jobs.record.progress_lines import ProgressLines
+from sbtrain_jobs.record.run_record import RunRecord, steps_beyond
+from sbtrain_jobs.run_folder import RunFolder, plan_of_task
 from sbtrain_jobs.signals import notice_signals
-from sbtrain_jobs.slurm_job import SlurmJob, plan_of_task, run_folder, slurm_job_from
-from sbtrain_jobs.supervisor.progress import ProgressLines, duration
-from sbtrain_jobs.supervisor.record import RunRecord, steps_beyond
+from sbtrain_jobs.slurm_job import SlurmJob, slurm_job_from
 from sbtrain_jobs.supervisor.rendezvous import MEET_WITHIN_S, Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.wire.control import Peer
@@ -26,7 +27,7 @@ from sbtrain_jobs.wire.messages import Hello, PhaseDone, Ready, StepsDone
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Role
 
-PLACE = SlurmJob(
+JOB = SlurmJob(
     job_id="7", restart_count=0, nodes=("c1", "c2"), node_list="c[1-2]", started_s=time.time()
 )
 
@@ -257,11 +258,11 @@ def test_a_requeue_that_is_always_refused_is_given_up() -> None:
 def record(
     run_dir: Path, *, attempt: int = 0, earlier: tuple[AttemptRecord, ...] = ()
 ) -> RunRecord:
-    folder = run_dir / "attempts" / str(attempt)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(path=run_dir).attempt(attempt)
+    folder.path.mkdir(parents=True, exist_ok=True)
     made = RunRecord(
         example_plan(run_dir=str(run_dir), submitted_at="2026-11-30T10:00:00+00:00"),
-        PLACE,
+        JOB,
         attempt=attempt,
         folder=folder,
         earlier=earlier,
@@ -289,7 +290,9 @@ def test_what_trainers_say_is_in_the_timing_log(tmp_path: Path) -> None:
     assert read.phases[2].numbers["accuracy"] == 0.9
     assert read.described("parameters") == 10
     assert [(r.rank, r.seconds.tolist()) for r in read.ranks] == [(0, [0.1, 0.2]), (1, [0.3])]
-    assert abs(read.phases[1].at_s + 3.5 - time.time()) < 30
+    since_s = time.time() - JOB.started_s
+    assert abs(read.phases[1].at_s + 3.5 - since_s) < 30
+    assert read.phases[0].at_s == -read.phases[0].seconds
 
 
 def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
@@ -308,7 +311,11 @@ def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     read = timing_log.read_timing_log(tmp_path / "attempts" / "2" / "timings.h5")
     (lost,) = read.named("lost")
     assert (lost.seconds, lost.numbers) == (12.0, {"steps": 2.0, "step": 2.0})
-    ends = [entry for entry in Ledger(tmp_path).entries() if entry.event == "ended"]
+    ends = [
+        entry
+        for entry in Ledger(RunFolder(path=tmp_path).ledger).entries()
+        if entry.event == "ended"
+    ]
     assert [(entry.attempt, entry.cause) for entry in ends] == [
         (0, "node-fail"),
         (1, "node-fail"),
@@ -385,25 +392,11 @@ def test_progress_comes_at_most_every_half_minute() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.2, "0 s"),
-        (59.6, "1 min 0 s"),
-        (200, "3 min 20 s"),
-        (7500, "2 h 5 min"),
-        (275_000, "3 d 4 h"),
-    ],
-)
-def test_durations(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+# -- the job and its folders -----------------------------------------------------------
 
 
-# -- the place -------------------------------------------------------------------------
-
-
-def test_the_place_of_an_attempt() -> None:
-    place = slurm_job_from(
+def test_the_job_of_an_attempt() -> None:
+    job = slurm_job_from(
         example_plan(),
         {
             "SLURM_JOB_ID": "7",
@@ -413,22 +406,29 @@ def test_the_place_of_an_attempt() -> None:
         },
         now_s=2000.0,
     )
-    assert len(place.nodes) == 2  # of the four it has, the plan uses two
-    assert (place.restart_count, place.started_s) == (2, 1000.0)
+    assert len(job.nodes) == 2  # of the four it has, the plan uses two
+    assert (job.restart_count, job.started_s) == (2, 1000.0)
 
 
 def test_array_tasks_have_plans_of_their_own() -> None:
     plan = example_plan()
-    assert plan_of_task(plan, {}) is plan
-    tasks = [plan_of_task(plan, {"SLURM_ARRAY_TASK_ID": str(task)}) for task in (1, 2)]
-    for name in ("run_id", "run_dir", "checkpoint_dir"):
-        assert len({getattr(one, name) for one in (plan, *tasks)}) == 3
+    named = example_plan(checkpoint_dir="/work/kept/run")
+    for plan, folder in (
+        (example_plan(), "{run_dir}/task-{task}/checkpoints"),
+        (named, "/work/kept/run/task-{task}"),
+    ):
+        tasks = {task: plan_of_task(plan, task) for task in ("1", "2")}
+        for task, one in tasks.items():
+            assert one.run_id == f"{plan.run_id}-{task}"
+            assert one.run_dir == f"{plan.run_dir}/task-{task}"
+            assert one.checkpoint_dir == folder.format(run_dir=plan.run_dir, task=task)
 
 
 def test_a_run_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    folder = RunFolder(path=tmp_path / "file" / "run")
     with pytest.raises(LaunchError, match="cannot write the run folder"):
-        run_folder(example_plan(run_dir=str(tmp_path / "file" / "run")))
+        folder.make()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from run_folders import ended, make_run, started
 from sbtrain.runs.run_list import append_run
-from sbtrain_jobs.ledger import Ledger
-from sbtrain_jobs.slurm_job import plan_of_task
+from sbtrain_jobs.record.ledger import Ledger
+from sbtrain_jobs.run_folder import RunFolder, plan_of_task
 from sbtrain_perf.codec import plan_to_json, read_plan
 
 
@@ -27,12 +27,12 @@ def array(tmp_path: Path, environ: dict[str, str]) -> Path:
     append_run(run, environ)
     folder = Path(run.run_dir)
     for task in ("0", "1"):
-        plan = plan_of_task(read_plan(folder / "plan.json"), {"SLURM_ARRAY_TASK_ID": task})
+        plan = plan_of_task(read_plan(folder / "plan.json"), task)
         own = Path(plan.run_dir)
         own.mkdir()
         (own / "plan.json").write_text(plan_to_json(plan))
         for entry in (started(0), ended(0, "completed")):
-            Ledger(own).append(entry)
+            Ledger(RunFolder(path=own).ledger).append(entry)
     return folder
 
 

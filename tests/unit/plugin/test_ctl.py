@@ -21,7 +21,7 @@ from sbtrain.runs.run_status import LOST, UNKNOWN, RunStatus, overview
 from sbtrain.sites.site_file import load_site
 from sbtrain.slurm.client import Submission
 from sbtrain.slurm.fake_client import FakeSlurm
-from sbtrain_jobs.ledger import LedgerEntry
+from sbtrain_jobs.record.ledger import LedgerEntry
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request

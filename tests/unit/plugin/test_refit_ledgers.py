@@ -11,7 +11,8 @@ import pytest
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.sites.site_file import load_site
-from sbtrain_jobs.ledger import LOST_DETAIL, Ledger, LedgerEntry
+from sbtrain_jobs.record.ledger import LOST_DETAIL, Ledger, LedgerEntry
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json, read_plan
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
@@ -65,7 +66,7 @@ def run_of(
         ),
         environ,
     )
-    ledger, now = Ledger(folder), BEGAN
+    ledger, now = Ledger(RunFolder(path=folder).ledger), BEGAN
     for attempt, (hours, cause) in enumerate(attempts):
         ledger.append(LedgerEntry(event="started", attempt=attempt, at=now.isoformat()))
         now += timedelta(hours=hours)

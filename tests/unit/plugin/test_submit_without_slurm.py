@@ -15,7 +15,7 @@ from plans import example_plan
 from sbatch_reader import CONF_WITHOUT_SLURMCTLD, needs_sbatch
 from sbtrain.errors import HomeError
 from sbtrain.options.script import Script
-from sbtrain.submission.run_folder import write_run_folder
+from sbtrain.submission.run_files import write_run_folder
 from sbtrain_jobs.process import run_command
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"

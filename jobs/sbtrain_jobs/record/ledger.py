@@ -1,6 +1,6 @@
 """The cause ledger of a run: every attempt's start, notices, saves and end, with the cause.
 
-`<run_dir>/ledger.jsonl`, one JSON object a line, only ever appended to, each line flushed to
+One JSON object a line, only ever appended to, each line flushed to
 disk before the call returns. Slurm keeps a restart count but no cause; this file does.
 A line that a crash tore is skipped when read, and never glued to the next.
 """
@@ -17,8 +17,6 @@ from typing import Literal
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_perf.codec import decode
-
-LEDGER_NAME = "ledger.jsonl"
 
 LedgerEvent = Literal[
     "started",  # an attempt began
@@ -72,8 +70,8 @@ class Ledger:
         LaunchError: the run folder cannot be written; `append` raises it too.
     """
 
-    def __init__(self, run_dir: str | Path) -> None:
-        self.path = Path(run_dir) / LEDGER_NAME
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def append(self, entry: LedgerEntry) -> None:
         kept = {key: value for key, value in asdict(entry).items() if value not in ("", None)}

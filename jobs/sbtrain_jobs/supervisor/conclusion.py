@@ -17,11 +17,12 @@ from sbtrain_jobs.ending.cause import (
     way_back,
 )
 from sbtrain_jobs.ending.job_control import JobControl
-from sbtrain_jobs.ending.outcome import Events, Failure, Outcome
+from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE, Facts, Verdict, judge
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.slurm_job import SlurmJob
-from sbtrain_jobs.supervisor.record import RunRecord
+from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.srun_commands import probe_command
 from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
 from sbtrain_perf.request import Plan

@@ -1,4 +1,4 @@
-"""The folder of a run as the login node makes it: plan, job script, a copy of the script."""
+"""The files of a run as the login node writes them: plan, job script, a copy of the script."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pathlib import Path
 
 from sbtrain.errors import HomeError
 from sbtrain.options.script import Script
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import Plan
 from sbtrain_staging.publish import publish_bytes
-
-PLAN_NAME = "plan.json"
-JOB_SCRIPT_NAME = "job.sh"
 
 
 def new_run_id(workload: str, now: datetime) -> str:
@@ -33,7 +31,7 @@ def placed(plan: Plan, script: Script, *, now: datetime) -> Plan:
     """The plan, running the copy of the script that write_run_folder makes."""
     return dataclasses.replace(
         plan,
-        script=str(Path(plan.run_dir) / "script" / script.name),
+        script=str(RunFolder.of(plan).script(script.name)),
         script_dir=str(script.folder),
         submitted_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
     )
@@ -47,24 +45,25 @@ def write_run_folder(plan: Plan, *, script: Script, job_text: str) -> Path:
     Raises:
         HomeError: it cannot be written; nothing of it is left then.
     """
-    folder = Path(plan.run_dir)
+    run_folder = RunFolder.of(plan)
+    folder = run_folder.path
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise _unwritable(folder, error) from error
     try:
-        (folder / "script").mkdir(mode=0o700)
-        publish_bytes(Path(plan.script), script.content, mode=0o700)
-        publish_bytes(folder / PLAN_NAME, plan_to_json(plan).encode())
-        job_path = folder / JOB_SCRIPT_NAME
-        publish_bytes(job_path, job_text.encode("utf-8", errors="surrogateescape"))
+        copy = Path(plan.script)
+        copy.parent.mkdir(mode=0o700)
+        publish_bytes(copy, script.content, mode=0o700)
+        publish_bytes(run_folder.plan, plan_to_json(plan).encode())
+        publish_bytes(run_folder.job_script, job_text.encode("utf-8", errors="surrogateescape"))
     except BaseException as error:
         remove_run_folder(plan)
         if isinstance(error, OSError):
             raise _unwritable(folder, error) from error
         raise
-    return job_path
+    return run_folder.job_script
 
 
 def remove_run_folder(plan: Plan) -> None:

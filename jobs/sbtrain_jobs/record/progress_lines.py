@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from sbtrain_perf.wording import duration
+
 EVERY_S = 30.0
 
 
@@ -42,20 +44,6 @@ class ProgressLines:
         else:
             return
         self._said_s, self._said_step = now_s, step
-
-
-def duration(seconds: float) -> str:
-    """42 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
-    whole = round(seconds)
-    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {smaller}"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
-
-
-def counted(number: int, thing: str) -> str:
-    """1 node, 2 nodes."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _to_stderr(text: str) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain_jobs.ledger import (
+from sbtrain_jobs.record.ledger import (
     LOST_DETAIL,
     AttemptRecord,
     Ledger,
@@ -21,16 +21,17 @@ from sbtrain_jobs.ledger import (
     cause_of_lost,
     utc_now,
 )
+from sbtrain_jobs.record.progress_lines import ProgressLines
+from sbtrain_jobs.run_folder import AttemptFolder, RunFolder
 from sbtrain_jobs.slurm_job import SlurmJob
-from sbtrain_jobs.supervisor.progress import ProgressLines, counted, duration
 from sbtrain_jobs.wire.messages import PhaseDone, StepsDone
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
     from sbtrain_perf.timing_log import TimingLog
 
-TIMINGS_NAME = "timings.h5"
 FLUSH_EVERY_S = 2.0
 
 _RESERVED = ("name", "seconds", "at_s")  # a metric may not be called so
@@ -50,7 +51,7 @@ class RunRecord:
         job: SlurmJob,
         *,
         attempt: int,
-        folder: Path,
+        folder: AttemptFolder,
         earlier: Sequence[AttemptRecord],
         lead_rank: int,
     ) -> None:
@@ -61,7 +62,7 @@ class RunRecord:
         self._folder = folder
         self._earlier = tuple(earlier)
         self._lead_rank = lead_rank
-        self._ledger = Ledger(plan.run_dir)
+        self._ledger = Ledger(RunFolder.of(plan).ledger)
         self._timings: TimingLog | None = None
         self._flushed_s = 0.0
         self._first_step_seen = False
@@ -95,7 +96,7 @@ class RunRecord:
         )
         self._open_timings()
         if (queue_s := self._queue_s()) is not None:
-            self.phase("queue", queue_s)
+            self._timed(lambda log: log.phase("queue", queue_s, at_s=-queue_s))
 
     def write(
         self,
@@ -124,8 +125,8 @@ class RunRecord:
 
     def phase(self, name: str, seconds: float, **numbers: float | None) -> None:
         """A phase that ends now; numbers as the timing log names them."""
-        began_s = time.time() - seconds
-        self._timed(lambda log: log.phase(name, seconds, at_s=began_s, **numbers))
+        at_s = time.time() - self._job.started_s - seconds
+        self._timed(lambda log: log.phase(name, seconds, at_s=at_s, **numbers))
 
     def phase_done(self, said: PhaseDone) -> None:
         numbers: dict[str, float | None] = {
@@ -153,13 +154,13 @@ class RunRecord:
         if time.monotonic() - self._flushed_s >= FLUSH_EVERY_S:
             self.flush()
 
-    def staged(self, report: Path) -> None:
+    def staged(self) -> None:
         """Note what the staging step says it did."""
         try:
             from sbtrain_staging.errors import StagingError
             from sbtrain_staging.reports.run_report import read_report
 
-            said = read_report(report)
+            said = read_report(self._folder.staging_report)
         except (StagingError, ImportError) as error:
             self._warn(f"no staging report: {error}")
             return
@@ -186,7 +187,7 @@ class RunRecord:
             from sbtrain_perf.timing_log import TimingLog
 
             self._timings = TimingLog.create(
-                self._folder / TIMINGS_NAME, plan=self._plan, attempt=self._attempt
+                self._folder.timings, plan=self._plan, attempt=self._attempt
             )
         except (SbtrainError, ImportError, OSError, RuntimeError, ValueError) as error:
             self._warn(f"this attempt has no timing log: {error}")
@@ -213,15 +214,15 @@ class RunRecord:
     def _steps_redone(self, *, resumed_step: int) -> None:
         """Note as lost what earlier attempts had done beyond the step resumed from."""
         for record in reversed(self._earlier):
-            folder = Path(self._plan.run_dir) / "attempts" / str(record.attempt)
-            done = steps_beyond(folder / TIMINGS_NAME, rank=self._lead_rank, step=resumed_step)
+            timings = RunFolder.of(self._plan).attempt(record.attempt).timings
+            done = steps_beyond(timings, rank=self._lead_rank, step=resumed_step)
             if done is None:
                 continue  # it ran no step, or left no log: ask the one before
             steps, seconds = done
             self.phase("lost", seconds, steps=steps, step=resumed_step)
             if steps:
                 self.progress.say(
-                    f"resumed after step {resumed_step}: {counted(steps, 'step')} to do again"
+                    f"resumed after step {resumed_step}: {count(steps, 'step')} to do again"
                 )
             return
 

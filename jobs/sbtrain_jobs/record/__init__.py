@@ -1,0 +1,1 @@
+"""What is written down of a run: its cause ledger, the record of an attempt, progress."""

@@ -1,0 +1,13 @@
+"""What the supervisor is told while an attempt runs, and the queue that brings it."""
+
+from __future__ import annotations
+
+import queue
+import signal
+
+from sbtrain_jobs.ending.cause import CauseFound
+from sbtrain_jobs.supervisor.srun_step import StepEnded
+from sbtrain_jobs.wire.control import ControlEvent
+
+Event = ControlEvent | StepEnded | CauseFound | signal.Signals
+Events = queue.SimpleQueue[Event]
