@@ -239,7 +239,7 @@ def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], tex
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from sbtrain_staging.engine.settings import DEFAULT_HOLD_S, Settings
     from sbtrain_staging.engine.stage import Stager
-    from sbtrain_staging.ranks.world import join_world, launched_rank
+    from sbtrain_staging.ranks.joining import join_world, launched_rank
 
     try:
         share = options.share or share_of(environ)

@@ -24,13 +24,13 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # the same sums on every CPU
 
-from sbtrain_jobs import Run, join
+from sbtrain import Run, join
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--data", default="digits.h5", help="where SBTRAIN_DATA names none")
-    parser.add_argument("--checkpoints", default="checkpoints", help="when run alone")
+    parser.add_argument("--checkpoints", help="when run alone")
     parser.add_argument("--min-step-ms", type=float, default=0.0, help="slow steps down")
     options = parser.parse_args()
     with join(default_steps=400, data=[options.data], checkpoints=options.checkpoints) as run:

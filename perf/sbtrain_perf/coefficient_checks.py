@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sbtrain_perf.codec import ShapeError
-
-if TYPE_CHECKING:
-    from sbtrain_perf.coefficients import LearntLifetime
 
 _MUST_EXCEED_ZERO = {
     "cpu_core_speed",
@@ -27,6 +25,17 @@ _MUST_EXCEED_ZERO = {
     "mean_s",
     "ratio",
 }
+
+
+class LifetimeLaw(Protocol):
+    """Hazards by the age of an attempt: one more than the edges between them."""
+
+    @property
+    def edges_s(self) -> tuple[float, ...]: ...
+    @property
+    def hazards_1_s(self) -> tuple[float, ...]: ...
+    @property
+    def mean_s(self) -> float: ...
 
 
 def check_signs(data: object, *, path: str) -> None:
@@ -51,7 +60,7 @@ def check_signs(data: object, *, path: str) -> None:
                 check_signs(entry, path=f"{path}[{index}]")
 
 
-def check_lifetimes(lifetimes: tuple[LearntLifetime, ...]) -> None:
+def check_lifetimes(lifetimes: Sequence[LifetimeLaw]) -> None:
     for index, one in enumerate(lifetimes):
         place = f"learnt.lifetimes[{index}]"
         starts = (0.0, *one.edges_s)

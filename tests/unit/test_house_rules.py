@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,48 @@ def test_one_file_starts_processes() -> None:
 def test_one_file_reads_the_bundled_sites() -> None:
     readers = {ids(path) for path in SOURCES if "sbtrain_sites" in imported(path)}
     assert readers <= {"slurm_plugin/sbtrain/sites/site_file.py"}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the product by its dotted name."""
+    found = {}
+    for wing, folder in WINGS.items():
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            found[".".join((wing, *(part for part in parts if part != "__init__")))] = path
+    return found
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """At any depth of the code, imports for types alone included."""
+    names = modules()
+    graph = {}
+    for name, path in names.items():
+        uses = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                uses |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                members = {f"{node.module}.{alias.name}" for alias in node.names}
+                uses |= (members & names.keys()) or {node.module}
+        graph[name] = (uses & names.keys()) - {name}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, naming the circle
+
+
+def test_no_folder_is_a_heap() -> None:
+    """sbtrain_perf is cut anew when its two engines become one."""
+    folders = {path.parent for path in SOURCES} - {WINGS["sbtrain_perf"]}
+    heaps = {ids(folder): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {folder: number for folder, number in heaps.items() if number > 20} == {}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    defined: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(ids(path))
+    assert {name: places for name, places in defined.items() if len(places) > 1} == {}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)

@@ -25,7 +25,7 @@ ROWS_ATTRIBUTE = "sbtrain_rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class MovedRows:
     """A part of the source's file and its place in the shard.
 
     Attributes:
@@ -50,7 +50,7 @@ class Shard:
 
     rows: tuple[tuple[int, int], ...]
     size_bytes: int
-    parts: tuple[Moved, ...]
+    parts: tuple[MovedRows, ...]
     structure: tuple[tuple[int, bytes], ...]
 
 
@@ -89,7 +89,7 @@ def build(layout: Layout, blocks: Sequence[int]) -> Shard:
     image = SparseImage(layout.structure)
     with h5py.File(io.BytesIO(layout.values), "r") as values:
         made = h5py.File(image, "r+")
-        parts: list[Moved] = []
+        parts: list[MovedRows] = []
         for number, found in enumerate(layout.sets):
             if found.how == "sliced":
                 kept = values[str(number)]
@@ -109,7 +109,7 @@ def build(layout: Layout, blocks: Sequence[int]) -> Shard:
 
 
 def _between(
-    segments: Iterator[tuple[int, bytes]], parts: Sequence[Moved]
+    segments: Iterator[tuple[int, bytes]], parts: Sequence[MovedRows]
 ) -> Iterator[tuple[int, bytes]]:
     """What of some segments lies outside all parts, which are sorted by place."""
     starts = [part.place for part in parts]
@@ -148,7 +148,7 @@ def _place(
     layout: Layout,
     blocks: Sequence[int],
     rows: int,
-) -> Iterator[Moved]:
+) -> Iterator[MovedRows]:
     """Have HDF5 choose the places of all raw parts of one data set."""
     data = _sized(made, found, rows)
     base = None if found.chunked else data.id.get_offset()
@@ -156,14 +156,14 @@ def _place(
     for number, (mask, origin, length, element) in enumerate(_wanted(found, layout, blocks)):
         if at is not None:
             block = number if found.how == "cut" else len(blocks)
-            yield Moved(origin=origin, place=at, length=length, block=block)
+            yield MovedRows(origin=origin, place=at, length=length, block=block)
             at += length
             continue
         data.id.write_direct_chunk(element, image.marker(length), mask)
         if image.placed < 0:
             raise StagingError(f"HDF5 did not say where it keeps {found.names[0]}")
         block = element[0] // layout.step if found.how == "cut" else len(blocks)
-        yield Moved(origin=origin, place=image.placed, length=length, block=block)
+        yield MovedRows(origin=origin, place=image.placed, length=length, block=block)
 
 
 def _wanted(

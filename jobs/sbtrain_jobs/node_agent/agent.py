@@ -25,6 +25,7 @@ from sbtrain_jobs.node_agent.temporary import temporary_folder
 from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess
 from sbtrain_jobs.run_folder import RunFolder
+from sbtrain_jobs.script_imports import joins
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged_data import staged_paths
 from sbtrain_jobs.wire.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
@@ -261,15 +262,15 @@ def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
 
 
 def uses_training_api(script: str) -> bool:
-    """Whether the script names sbtrain_jobs: then join() takes the signals, and until it
-    does they are ignored. All other scripts start as under sbatch: bash cannot trap a signal
-    that it was started to ignore, and frameworks take it for one that has its handler.
+    """Whether join() will take the signals; until it does they are ignored. All other scripts
+    start as under sbatch: bash cannot trap a signal that it was started to ignore, and
+    frameworks take it for one that has its handler.
 
     Raises:
         LaunchError: this node cannot read it.
     """
     try:
-        return b"sbtrain_jobs" in Path(script).read_bytes()
+        return joins(Path(script).read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         raise _unreadable(script, error) from error
 

@@ -25,7 +25,7 @@ class Defaults:
     steps: int = 1000
     batch_per_worker: int = 32
     data: tuple[Path, ...] = ()
-    checkpoint_folder: Path = Path("checkpoints")
+    checkpoint_folder: Path
     checkpoint_interval_s: float = 60.0
 
 

@@ -1,6 +1,6 @@
 """What a training script calls: join() and the Run it gives.
 
-    from sbtrain_jobs import join
+    from sbtrain import join
 
     with join(default_steps=400) as run:
         start = run.resume(load)
@@ -63,7 +63,7 @@ def join(
     default_steps: int = 1000,
     default_batch: int = 32,
     data: Iterable[str | Path] = (),
-    checkpoints: str | Path = "checkpoints",
+    checkpoints: str | Path | None = None,
     checkpoint_interval_s: float = 60.0,
     seed: int | None = None,
     environ: Mapping[str, str] | None = None,
@@ -78,7 +78,7 @@ def join(
     Args:
         default_steps, default_batch: steps to run, samples per step and worker.
         data: the data set's paths where neither SBTRAIN_DATA nor the plan names any.
-        checkpoints: folder of the checkpoints.
+        checkpoints: folder of the checkpoints; checkpoints/NAME for a script NAME.py.
         checkpoint_interval_s: seconds from one periodic save to the next.
         seed: of everything random; by default drawn from the run id.
 
@@ -91,7 +91,7 @@ def join(
         steps=default_steps,
         batch_per_worker=default_batch,
         data=tuple(Path(path) for path in data),
-        checkpoint_folder=Path(checkpoints),
+        checkpoint_folder=_script_folder() if checkpoints is None else Path(checkpoints),
         checkpoint_interval_s=checkpoint_interval_s,
     )
     context = trainer_context(os.environ if environ is None else environ, defaults)
@@ -422,6 +422,11 @@ def _exit_code(error: BaseException | None) -> int:
     if error.code is None or isinstance(error.code, int):
         return error.code or 0
     return 1
+
+
+def _script_folder() -> Path:
+    """Two scripts that are run by hand in one folder do not resume from each other."""
+    return Path("checkpoints", Path(sys.argv[0]).stem.lstrip("-") or "interactive")
 
 
 def _seed_of(run_id: str) -> int:

@@ -17,7 +17,7 @@ from sbtrain_perf.fitting.step_time import (
     network_of,
 )
 from sbtrain_perf.models.residual_network import recognise
-from sbtrain_perf.score.tables import Row, ScoreError, read_table
+from sbtrain_perf.score.tables import ScoreError, ScoreRow, read_table
 
 MOST_TENSORS = 10**7
 OTHER_DAY_SD = 0.05  # of log step time between days and hosts: K80 1 %, P100 up to 17 %
@@ -41,7 +41,7 @@ class Cnns(Mapping[str, Cnn]):
     """The CNNs in the campaign's order. A line is read when its network is asked for:
     what is wrong in a line that nothing needs does not matter."""
 
-    rows: Mapping[str, Row]
+    rows: Mapping[str, ScoreRow]
     order: Sequence[str]
     _read: dict[str, Cnn] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -50,7 +50,7 @@ class Cnns(Mapping[str, Cnn]):
             self._read[name] = self._cnn(name, self.rows[name])
         return self._read[name]
 
-    def _cnn(self, name: str, row: Row) -> Cnn:
+    def _cnn(self, name: str, row: ScoreRow) -> Cnn:
         gflops = row.optional_positive("model_flops_gf")
         return Cnn(
             name=name,

@@ -17,7 +17,7 @@ from sbtrain_perf.fitting.checkpoint import (
 from sbtrain_perf.score.cmdare import Cnn, cnn_of, read_cnns
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import Row, ScoreError, read_table
+from sbtrain_perf.score.tables import ScoreError, ScoreRow, read_table
 from sbtrain_perf.score.yardsticks import Predictor, paper_models, svr
 
 NAME = "cmdare-checkpoint"
@@ -62,7 +62,7 @@ def read_saves(folder: Path, cnns: Mapping[str, Cnn]) -> list[CheckpointObservat
     if not table.rows:
         table = read_table(folder, "cmdare/checkpoint.csv")
         column = "duration_mean_s"
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[ScoreRow]] = {}
     for row in table:
         rows.setdefault(row.name("model"), []).append(row)
     files = {name: [_files(sample) for sample in samples] for name, samples in rows.items()}
@@ -77,7 +77,7 @@ def read_saves(folder: Path, cnns: Mapping[str, Cnn]) -> list[CheckpointObservat
     ]
 
 
-def _files(row: Row) -> CheckpointFiles:
+def _files(row: ScoreRow) -> CheckpointFiles:
     meta_mb = row.positive("meta_mb")
     data_mb = row.positive("ckpt_mb") - meta_mb
     if data_mb <= 0.0:

@@ -11,7 +11,13 @@ from sbtrain_perf.fitting.conformal import NORMAL_90, conformal_factor
 from sbtrain_perf.fitting.multi_gpu import MultiGpuModel, ScalingRows
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.one_gpu_rates import OneGpu, OneGpuRates
-from sbtrain_perf.score.tables import MOST_WORKERS, Row, ScoreError, nothing_to_fit, read_table
+from sbtrain_perf.score.tables import (
+    MOST_WORKERS,
+    ScoreError,
+    ScoreRow,
+    nothing_to_fit,
+    read_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,11 +102,11 @@ def read_rates(folder: Path) -> list[Rate]:
     return [_rate(row) for row in read_table(folder, FILE) if _ran(row)]
 
 
-def _ran(row: Row) -> bool:
+def _ran(row: ScoreRow) -> bool:
     return bool(row.text("steps_per_s")) and row.number("steps_per_s") != 0.0
 
 
-def _rate(row: Row) -> Rate:
+def _rate(row: ScoreRow) -> Rate:
     gpus = row.whole("num_gpus", most=MOST_WORKERS)
     return Rate(
         what=OneGpu(

@@ -17,7 +17,7 @@ from sbtrain_perf.score.tables import (
     MOST,
     MOST_SERVERS,
     MOST_WORKERS,
-    Row,
+    ScoreRow,
     Table,
     nothing_to_fit,
     read_table,
@@ -130,7 +130,7 @@ def step_rows(table: Table, *, fitted: bool = True) -> StepRows:
     )
 
 
-def _sync_s(row: Row, *, fitted: bool) -> float:
+def _sync_s(row: ScoreRow, *, fitted: bool) -> float:
     """The part of the step in synchronisation, 0 where the row does not say."""
     sync_s = row.optional("sync_time_s") or 0.0
     if not 0.0 <= sync_s <= MOST:
@@ -145,7 +145,7 @@ def _shape(gpus: Sequence[int]) -> str:
     return ("" if max(gpus) < 10 else "-").join(map(str, sorted(gpus)))
 
 
-def _gpus_by_node(row: Row) -> list[int]:
+def _gpus_by_node(row: ScoreRow) -> list[int]:
     """From the placement's digits, which its counts must not contradict, or the counts."""
     digits = row.optional_text("placement")
     if not digits:

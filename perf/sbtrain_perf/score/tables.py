@@ -37,7 +37,7 @@ def nothing_to_fit(folder: Path, name: str, *, what: str = "rows") -> ScoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScoreRow:
     """One line of a CSV file; source names the file and line for messages.
 
     Every method raises ScoreError where the cell is not what it returns; those named
@@ -142,15 +142,15 @@ class Row:
 class Table:
     """The rows of one file."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ScoreRow]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def where(self, keep: Callable[[Row], bool]) -> Table:
+    def where(self, keep: Callable[[ScoreRow], bool]) -> Table:
         return Table(rows=tuple(row for row in self.rows if keep(row)))
 
 
@@ -168,7 +168,7 @@ def read_table(folder: Path, name: str) -> Table:
             lines = csv.DictReader(file)
             return Table(
                 rows=tuple(
-                    Row(source=f"{path}:{lines.line_num}", cells=cells) for cells in lines
+                    ScoreRow(source=f"{path}:{lines.line_num}", cells=cells) for cells in lines
                 )
             )
     except (OSError, UnicodeDecodeError, csv.Error) as error:

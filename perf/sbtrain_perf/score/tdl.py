@@ -17,7 +17,7 @@ from sbtrain_perf.fitting.parameter_server import Belief, ClusterRun, ServerFit,
 from sbtrain_perf.score.cmdare import Cnn, log_steps, read_cnns, served
 from sbtrain_perf.score.metrics import Point, summarise
 from sbtrain_perf.score.scoring import GroupScore
-from sbtrain_perf.score.tables import MOST_SERVERS, Row, ScoreError, read_table
+from sbtrain_perf.score.tables import MOST_SERVERS, ScoreError, ScoreRow, read_table
 
 NAME = "tdl"
 NETWORK = "resnet32"  # the only one of these runs
@@ -75,7 +75,7 @@ def read_runs(folder: Path) -> list[TrainingRun]:
     ]
 
 
-def _workers(row: Row) -> tuple[tuple[str, int], ...]:
+def _workers(row: ScoreRow) -> tuple[tuple[str, int], ...]:
     given = {
         gpu: row.optional_whole(column, least=0, most=MOST_GPUS) for column, gpu in GPUS.items()
     }

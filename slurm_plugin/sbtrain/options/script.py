@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain.errors import ScriptError
-
-_RESUMES = re.compile(r"^[ \t]*(?:from|import)[ \t]+sbtrain_jobs\b", re.MULTILINE)
+from sbtrain_jobs.script_imports import joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class Script:
     @property
     def uses_sbtrain(self) -> bool:
         """It imports the training API, whose runs save and resume by themselves."""
-        return self.is_python and _RESUMES.search(self.text) is not None
+        return self.is_python and joins(self.text)
 
 
 def read_script(

@@ -205,7 +205,17 @@ def test_a_script_without_a_handler_gets_term_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "uses"), [("from sbtrain_jobs import join\n", True), ("import lightning\n", False)]
+    ("text", "uses"),
+    [
+        ("from sbtrain_jobs import join\n", True),
+        ("from sbtrain import join\n", True),
+        ("import sbtrain as sb\n", True),
+        ("def main():\n    import sbtrain_jobs.training.session\n", True),
+        ("print 'Python 2'\nfrom sbtrain import (join)\n", True),
+        ("import lightning\n", False),
+        ("# from sbtrain import join\nprint('import sbtrain_jobs')\n", False),
+        ("from sbtrain_perf.timing_log import read_timing_log\n", False),
+    ],
 )
 def test_which_scripts_use_the_training_api(tmp_path: Path, text: str, *, uses: bool) -> None:
     script = tmp_path / "train.py"

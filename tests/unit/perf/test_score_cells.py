@@ -12,7 +12,7 @@ from csv_files import write
 from sbtrain_perf.score.__main__ import DATASETS, main
 from sbtrain_perf.score.cmdare_lifetime import FILE as LIFETIMES
 from sbtrain_perf.score.cmdare_lifetime import points as lifetimes
-from sbtrain_perf.score.tables import Row, ScoreError, read_table
+from sbtrain_perf.score.tables import ScoreError, ScoreRow, read_table
 
 NETS = {"resnet32": (1_857_722, 104), "net1": (700_000, 50), "net2": (5_000_000, 150)}
 NETWORKS = [
@@ -221,7 +221,9 @@ def test_a_line_is_named_past_empty_ones(tmp_path: Path) -> None:
 
 
 def test_cells_as_values() -> None:
-    row = Row(source="here", cells={"a": " 3.0 ", "b": "", "c": "1.0000000001", "d": "TRUE"})
+    row = ScoreRow(
+        source="here", cells={"a": " 3.0 ", "b": "", "c": "1.0000000001", "d": "TRUE"}
+    )
     assert (row.whole("a"), row.positive("a"), row.name("a")) == (3, 3.0, "3.0")
     assert (row.optional_whole("b"), row.optional_positive("none")) == (None, None)
     assert (row.share("c"), row.flag("d")) == (1.0, True)
