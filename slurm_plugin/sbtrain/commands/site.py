@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from sbtrain.commands.streams import screen_width
 from sbtrain.errors import SiteError
-from sbtrain.sites.site_file import bundled_sites, burst_path, check_site, load_site, site_path
+from sbtrain.sites.site_file import (
+    bundled_sites,
+    burst_path,
+    check_site,
+    load_site,
+    site_path,
+    site_schema,
+)
 from sbtrain_perf.codec import encode
 from sbtrain_perf.request import ClusterShape, Partition
 from sbtrain_perf.table import Column, laid_out, wrapped
@@ -36,6 +43,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "nodes, what they cost, how fast its filesystems are.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    keys = "print every key that a site file may hold, with limits and meaning"
+    actions.add_parser("keys", help=keys, description=keys)
     for name, text in (
         ("show", "print what the file says, as a table"),
         (
@@ -74,7 +83,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Raises SiteError; the caller prints it and exits with its code."""
-    actions = {"show": _show, "check": _check, "burst-buffer": _burst_buffer}
+    actions = {"keys": _keys, "show": _show, "check": _check, "burst-buffer": _burst_buffer}
     return actions[args.action](args)
 
 
@@ -103,6 +112,13 @@ def _burst_buffer(args: argparse.Namespace) -> int:
             ) from error
         sys.stdout.write(f"{path}\n")
     sys.stderr.write(files.advice)
+    return 0
+
+
+def _keys(_: argparse.Namespace) -> int:
+    from sbtrain.sites.key_page import key_page
+
+    sys.stdout.write(key_page(site_schema()))
     return 0
 
 
