@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sbtrain_jobs.process import CommandResult, run_command
 
-_OURS = ("SBATCH_", "SLURM_", "SBTRAIN_", "XDG_")
+_OURS = ("COLUMNS", "SBATCH_", "SLURM_", "SBTRAIN_", "XDG_")
 WITHOUT_SLURM = "/usr/sbtrain-test-no-such-folder"
 
 

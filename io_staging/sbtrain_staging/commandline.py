@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         allow_abbrev=False,
+        usage="%(prog)s --to TEMPLATE --key KEY\n       [OPTIONS] SOURCE ...",
         help="stage files or trees; start it as one rank a node",
         description="Stage files or trees to every node. Start one rank a node, for example "
         "with srun --mpi=pmi2 --ntasks-per-node=1.",
@@ -80,56 +81,68 @@ def _parser() -> argparse.ArgumentParser:
         "--to",
         required=True,
         metavar="TEMPLATE",
-        help="scratch folder of a node; %%n is the node, %%u the user, %%j the job",
+        help="folder of a node that the copies go to; in it %%n is the node's name, %%u the "
+        "user's, %%j the job's number",
     )
-    run.add_argument("--key", required=True, help="the run or job that counts on the copies")
-    run.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report there")
+    run.add_argument(
+        "--key", required=True, help="name of the run or job that needs the copies"
+    )
+    run.add_argument(
+        "--report", type=Path, metavar="FILE", help="write a report to it, as JSON"
+    )
     run.add_argument(
         "--events",
         type=Path,
         metavar="FILE",
-        help="append progress there, a JSON object a line",
+        help="append the progress to it, one JSON object a line",
     )
     run.add_argument(
-        "--expect-size", type=int, metavar="BYTES", help="fail unless the sources hold this"
+        "--expect-size", type=int, metavar="BYTES", help="fail unless the sources hold so much"
     )
-    run.add_argument("--quota", type=bytes_of, metavar="SIZE", help="most copies on a node")
+    run.add_argument(
+        "--quota", type=bytes_of, metavar="SIZE", help="most that all copies on a node may take"
+    )
     run.add_argument(
         "--hold",
         type=count_of,
         metavar="SECONDS",
-        help="keep the copies this long for the key, however little room (a day)",
+        help="keep the copies for the key so long, however little room there is (default: a "
+        "day)",
     )
     run.add_argument(
         "--readers",
         type=count_of,
         default=1,
         metavar="N",
-        help="nodes that read the source (1)",
+        help="so many nodes read the source; all others get it from them (default: 1)",
     )
     run.add_argument(
         "--mode",
         choices=("replicate", "shard", "stream"),
         default="replicate",
-        help="all nodes hold all, each node holds its part, or nothing is copied and "
-        "training reads the source (replicate)",
+        metavar="MODE",
+        help="replicate: every node holds all; shard: each node holds its part; stream: "
+        "nothing is copied, and training reads the source (default: replicate)",
     )
     run.add_argument(
         "--epoch",
         type=count_of,
         metavar="N",
-        help="with --mode shard: deal anew for this epoch; nodes exchange what they hold, "
-        "and parts of epochs before the last are given up",
+        help="with --mode shard: deal the parts anew for this epoch; nodes exchange what they "
+        "hold, and parts of epochs before the last are given up",
     )
     run.add_argument(
         "--share",
         choices=("auto", "never"),
         default=None,
-        help="auto: nodes on one filesystem of one host copy once and link (auto, unless "
-        f"{SHARE_VARIABLE} says never)",
+        help="auto: nodes on one filesystem of one host copy once and link; never: each node "
+        f"has copies of its own (default: what ${SHARE_VARIABLE} says, else auto)",
     )
     run.add_argument(
-        "--order-seed", type=int, metavar="SEED", help="order in which files should arrive"
+        "--order-seed",
+        type=int,
+        metavar="SEED",
+        help="deal and send in the order drawn from it",
     )
     said = run.add_mutually_exclusive_group()
     said.add_argument("--json", action="store_true", help="print the report on stdout")
@@ -145,37 +158,46 @@ def _parser() -> argparse.ArgumentParser:
 def _add_node_commands(commands: Subparsers) -> None:
     """Commands that look at one node, or at the source alone."""
     status = commands.add_parser(
-        "status", allow_abbrev=False, help="list the copies on this node"
+        "status",
+        allow_abbrev=False,
+        help="list the copies on this node",
+        description="List the copies on this node, and whether a job still needs them.",
     )
     clean = commands.add_parser(
         "clean",
         allow_abbrev=False,
         help="remove copies on this node",
-        description="End what a job counts on (--key), and remove copies. What a job still "
-        "counts on stays.",
+        description="Remove copies on this node: all (--all), or those of each SOURCE. What a "
+        "run or job still needs stays; --key says that one needs its copies no more.",
     )
     for command in (status, clean):
         command.add_argument("--to", required=True, metavar="TEMPLATE", help="as for run")
         command.add_argument("--json", action="store_true", help="print JSON")
-    clean.add_argument("--key", help="the run or job that no longer counts on its copies")
-    clean.add_argument("--all", action="store_true", help="remove all copies")
+    clean.add_argument("--key", help="name of a run or job, as it was given to run")
+    clean.add_argument("--all", action="store_true", help="remove all copies, finished or not")
     clean.add_argument("sources", nargs="*", type=Path, metavar="SOURCE", help="remove these")
     plan = commands.add_parser(
         "plan",
         allow_abbrev=False,
         help="say what staging would move, and about how long it takes",
+        description="Say what staging would move, and about how long it takes. Moves nothing.",
     )
-    plan.add_argument("sources", nargs="+", type=Path, metavar="SOURCE")
-    plan.add_argument("--nodes", type=count_of, required=True, metavar="N")
+    plan.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="file or folder")
     plan.add_argument(
-        "--source-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
+        "--nodes", type=count_of, required=True, metavar="N", help="how many nodes get it"
     )
-    plan.add_argument(
-        "--link-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
-    )
-    plan.add_argument(
-        "--scratch-rate", type=rate_of, default="1G", metavar="SIZE", help="a second (1G)"
-    )
+    for name, what in (
+        ("source", "reads from the shared filesystem"),
+        ("link", "sends to another node"),
+        ("scratch", "writes to its scratch"),
+    ):
+        plan.add_argument(
+            f"--{name}-rate",
+            type=rate_of,
+            default="1G",
+            metavar="SIZE",
+            help=f"what one node {what} in a second (default: 1G)",
+        )
     plan.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -1,9 +1,8 @@
-"""Decisions as a table of at most 100 columns, and as JSON."""
+"""Decisions as a table that fits the screen, and as JSON."""
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from sbtrain_perf.codec import encode
@@ -18,23 +17,22 @@ from sbtrain_perf.decision import (
 )
 from sbtrain_perf.models.staging import serialised_read_s, shared_read_s
 from sbtrain_perf.request import ClusterShape, Plan, Prediction
+from sbtrain_perf.table import WIDTH, Column, laid_out, wrapped
 from sbtrain_perf.wording import amount, brief_duration, brief_range, count, duration, ratio
 
-WIDTH = 100
 _FRONT = 3  # so many rows of the Pareto front are named, and the cheapest
 _NAMED = 3  # so many partitions of a group are named
+_NAME = 18  # characters of a partition's name in the table
 
-_FORMAT = "{:1} {:12} {:>6} {:9} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>11} {:>9}"
-_HEAD = (
-    *("", "partition", "nodes", "layout", "queue", "stage", "start"),
-    *("steps", "saves", "lost", "total", "90 %"),
-)
+_TERMS = ("queue", "stage", "start", "steps", "saves", "lost", "total", "90 %")
+_WORDS = (0, 1, 3)  # columns of words, not numbers
+_REASON_INDENT = " " * 22  # of why a row was not taken, below it
 
 
-def plan_table(decision: Decision, shape: ClusterShape) -> str:
+def plan_table(decision: Decision, shape: ClusterShape, *, width: int = WIDTH) -> str:
     """What was weighed and why: the best row of each partition and layout line by line,
     the chosen one marked with `>`, others that are fastest or cheapest for their cost or
-    time with `*`, the rest grouped with their reasons."""
+    time with `*`, the rest grouped with their reasons. width: of the screen, in columns."""
     priced = _priced(decision)
     currency = shape.currency if priced else "node-h"
     lines = [
@@ -44,22 +42,23 @@ def plan_table(decision: Decision, shape: ClusterShape) -> str:
     ]
     shown = _first_of_pairs(decision.rows)
     if shown:
-        lines.append(_FORMAT.format(*_HEAD, currency[:9]))
-        lines += [line for row in shown for line in _row_lines(row, priced=priced)]
+        lines += _rows(shown, priced=priced, currency=currency, width=width)
         lines.append("")
     groups = [*_more_rows(decision, shown, priced=priced), *_refused(decision.rows)]
     groups += [f"{count(rest.rows, 'row')} not listed: {rest.reason}" for rest in decision.rest]
-    if groups:
-        lines += [wrapped for group in groups for wrapped in _wrap(group, indent="  ")] + [""]
+    prose = [line for group in groups for line in wrapped(group, width=width, indent="  ")]
+    lines += [*prose, ""] if prose else []
     if decision.chosen is None:
-        lines += _wrap(f"No plan: {decision.refusal}")
+        said = [f"No plan: {decision.refusal}"]
     else:
-        lines += _wrap(f"Chosen: {decision.chosen.reason}.")
-        lines += _wrap(f"Predicted: {_terms(decision.chosen, shape)}.")
-        lines += [line for text in _staging(decision.chosen, shape) for line in _wrap(text)]
-        lines += _wrap(f"{_front(decision, priced=priced, currency=currency)}.")
-    for note in (*decision.notes, *decision.risks):
-        lines += _wrap(f"Note: {note}.")
+        said = [
+            f"Chosen: {decision.chosen.reason}.",
+            f"Predicted: {_terms(decision.chosen, shape)}.",
+            *_staging(decision.chosen, shape),
+            f"{_front(decision, priced=priced, currency=currency)}.",
+        ]
+    said += [f"Note: {note}." for note in (*decision.notes, *decision.risks)]
+    lines += [line for text in said for line in wrapped(text, width=width)]
     return "\n".join(lines) + "\n"
 
 
@@ -91,19 +90,34 @@ def _first_of_pairs(rows: Sequence[Row]) -> list[Row]:
     return list(first.values())
 
 
-def _row_lines(row: Row, *, priced: bool) -> Iterator[str]:
+def _rows(rows: Sequence[Row], *, priced: bool, currency: str, width: int) -> Iterator[str]:
+    """A row and, below it, why it was not taken; of the terms, those that take any time."""
+    names = ("", "partition", "nodes", "layout", *_TERMS, currency[:9])
+    cells = [_cells(row, priced=priced) for row in rows]
+    kept = [at for at, own in enumerate(zip(*cells, strict=True)) if set(own) - {"0s", "-"}]
+    columns = [Column(title=names[at], right=at not in _WORDS) for at in kept]
+    shown = [[row[at] for at in kept] for row in cells]
+    head, *bodies = laid_out(columns, shown, width=width, lead=2)
+    yield from head
+    indent = _REASON_INDENT if head else "    "
+    for row, body in zip(rows, bodies, strict=True):
+        yield from body
+        if row.rejected:
+            yield from wrapped(row.rejected, width=width, indent=indent)
+
+
+def _cells(row: Row, *, priced: bool) -> tuple[str, ...]:
     layout = f"ps:{row.servers}" if row.servers else "allreduce"
-    mark = ">" if row.chosen else "*" if row.pareto else ""
-    head = (mark, _cut(row.partition, 12), f"{row.nodes:,}", layout)
+    mark = ">" if row.chosen else "*" if row.pareto else " "
+    numbers = ["-"] * (len(_TERMS) + 1)
     prediction = row.prediction
-    numbers = ["-"] * 9
     if prediction is not None:
         seconds = [*term_seconds(prediction).values(), prediction.total_s]
         price = amount(prediction.cost if priced else prediction.node_hours)
         numbers = [*map(brief_duration, seconds), _interval(prediction), price]
-    yield _FORMAT.format(*head, *numbers)
-    if row.rejected:
-        yield from _wrap(row.rejected, indent=" " * 22)
+    name = row.partition
+    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return (mark, short, f"{row.nodes:,}", layout, *numbers)
 
 
 def _interval(prediction: Prediction) -> str:
@@ -220,17 +234,3 @@ def _refused(rows: Sequence[Row]) -> Iterator[str]:
     for reason, names in reasons.items():
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         yield f"not {', '.join(names[:_NAMED])}{more}: {reason}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _wrap(text: str, *, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )

@@ -13,40 +13,43 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sbtrain.cluster import NodeState, PrivateCluster, Status
+    from sbtrain.commands.arguments import Subparsers
 
 DEFAULT_FOLDER = Path(".sbtrain/cluster")
 
-_DESCRIPTION = """\
-A private Slurm on this host: nodes c1.. without GPU and g1.. with two fake ones each, in the
-partitions standard (the c nodes), spot (all nodes; jobs may be preempted) and urgent (all
-nodes; preempts spot). It needs no root, touches nothing outside its folder, and several can
-run at once.
-"""
+_DESCRIPTION = (
+    "A private Slurm on this host, of the Slurm that is installed here: nodes c1, c2 ... "
+    "without GPU and g1, g2 ... with two fake ones each, in the partitions standard (the c "
+    "nodes), spot (all nodes; its jobs may be preempted) and urgent (all nodes; preempts "
+    "spot). It needs no root and changes nothing of the host: what it writes lies in its "
+    "folder, but for a link under /tmp where the folder's path is too long for Slurm. Several "
+    "can run at once."
+)
 
-Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
-
-def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "cluster",
-        help="start, stop and look at a private Slurm on this host",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
-        ("up", "start it, or heal it, or find it running"),
-        ("down", "end all that belongs to it; the queue stays in the folder"),
-        ("status", "show its daemons and nodes; exit status 0 when it is up, else 1"),
-        ("env", 'print what a shell needs to use it: eval "$(sbtrainctl cluster env)"'),
+        ("up", "start it, or mend it: what of it has died is started again"),
+        (
+            "down",
+            "end its daemons and jobs; the queue stays in the folder, and the next 'up' goes "
+            "on with it",
+        ),
+        ("status", "show its daemons and nodes; exit status 0 when all are up, else 1"),
+        ("env", 'print the lines that have a shell use it: eval "$(sbtrainctl cluster env)"'),
     ):
-        action = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        action = actions.add_parser(name, help=text, description=text)
         action.add_argument(
             "--folder",
             type=Path,
             default=DEFAULT_FOLDER,
-            help="where the cluster lives (default: ./%(default)s)",
+            metavar="DIR",
+            help="the cluster's folder (default: ./%(default)s)",
         )
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "up":
@@ -54,17 +57,19 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
                 "--nodes",
                 type=_count,
                 metavar="N",
-                help="nodes of each of the two kinds (default: 4, or as it was)",
+                help="nodes of each of the two kinds, 64 at most (default: as in the folder, "
+                "else 4)",
             )
             action.add_argument(
                 "--accounting",
                 action="store_true",
                 default=None,
-                help="also slurmdbd and MariaDB, so that sacct works",
+                help="with slurmdbd and MariaDB, so that sacct works (default: as in the "
+                "folder, else without)",
             )
         if name == "down":
             action.add_argument(
-                "--wipe", action="store_true", help="remove the folder with all it holds"
+                "--wipe", action="store_true", help="then remove the folder with all it holds"
             )
 
 

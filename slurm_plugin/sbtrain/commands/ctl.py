@@ -8,30 +8,32 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
+from sbtrain.commands.arguments import Parser
 from sbtrain.commands.streams import StdoutError, mend_streams
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_staging.errors import StagingError
 
+if TYPE_CHECKING:
+    from sbtrain.commands.arguments import Subparsers
+
 INTERRUPTED = 130
 _COMMANDS = {
-    "plan": "weigh partitions, layouts and nodes for a run; needs no Slurm",
-    "status": "runs with their attempts, causes and predictions",
-    "refit": "learn from the timing logs of all runs",
-    "why": "where a run's prediction came from, and how far off it was",
-    "site": "show or check a site file",
-    "stage": "bring data to the nodes by hand: plan, run, status, clean",
+    "plan": "show what sbtrain would choose for a script, and why; needs no Slurm",
+    "status": "show how runs stand: attempts, why each ended, time predicted and taken",
+    "refit": "learn from what runs have measured, so that the next plans are closer",
+    "why": "show where a run's predicted time came from, and where it was wrong",
+    "site": "show or check the file that describes a cluster; write its burst_buffer.lua",
+    "stage": "bring data to the nodes by hand; see or remove what lies there",
     "cluster": "start, stop and look at a private Slurm on this host",
 }
-
-Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
 
 class _Command(Protocol):
     """What a command's module holds."""
 
-    def add_parser(self, subparsers: Subparsers[argparse.ArgumentParser]) -> None: ...
+    def add_parser(self, subparsers: Subparsers) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int: ...
 
@@ -81,10 +83,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _parser(name: str | None) -> argparse.ArgumentParser:
     """With the named command's own options; with all names where none was given."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sbtrainctl",
-        description="Plans, runs and what was learnt from them; a private Slurm.",
-        allow_abbrev=False,
+        description="Everything beside submitting a run, which is sbtrain's. "
+        "'sbtrainctl COMMAND --help' tells more of each.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -92,7 +94,7 @@ def _parser(name: str | None) -> argparse.ArgumentParser:
         _load(name).add_parser(subparsers)
     else:
         for command, text in _COMMANDS.items():
-            subparsers.add_parser(command, help=text, allow_abbrev=False)
+            subparsers.add_parser(command, help=text)
     return parser
 
 

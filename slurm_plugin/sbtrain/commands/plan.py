@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sbtrain.commands.streams import screen_width
 from sbtrain.commands.telling import tell, warn
 from sbtrain.options.argv import CommandLine, given, split_command_line
 from sbtrain.options.flags import FLAGS
@@ -18,6 +19,7 @@ from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.submission.notes import script_notes
 from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
 from sbtrain.submission.unfollowed import unmet
+from sbtrain_perf.table import wrapped
 
 _WHO = "sbtrainctl"
 _OWN = {"site": True, "json": False}  # beside sbtrain's; whether each takes a value
@@ -25,20 +27,25 @@ _OWN = {"site": True, "json": False}  # beside sbtrain's; whether each takes a v
 _HELP = """\
 usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
 
-What sbtrain would do with the same words: every candidate of partition, layout and nodes,
-what each is predicted to take, and why one is chosen. Submits nothing and asks no Slurm: as
-if the cluster were empty.
+What sbtrain would do with the same words: the candidates of partition, layout and number of \
+nodes, what each is predicted to take, and why one is chosen. Submits nothing and asks no \
+Slurm: as if the cluster were empty.
 
-The time to stage the data stands beside what it would take without: read from the shared
-filesystem by every node at once, or by one after another. Where the site states no scratch
-for a partition, every node reads the shared filesystem, and is planned so.
+The columns are the parts of a run's time: waiting in the queue, bringing the data to the \
+nodes (stage), starting the program, the training steps, saving checkpoints, and what \
+interruptions lose; then the whole, and the interval that nine of ten such runs should end \
+in. Parts that take no time in any row are left out.
 
-  --site SITE   site file, by name or path, as --train-site
-  --json        print JSON
+The time to bring the data to the nodes stands beside what it would take without: read from \
+the shared filesystem by every node at once, or by one after another. Where the site file \
+gives a partition no scratch, every node reads the shared filesystem, and is planned so.
+
+  --site SITE  site file, by name or path, as --train-site
+  --json       print JSON
 
 These two stand anywhere before the script, as all options do.
 
-  sbtrainctl plan --site bluewaters --train-params 25.6M --train-steps 100000
+  sbtrainctl plan --site bluewaters --train-steps 100000
 """
 
 
@@ -46,7 +53,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status: 0, or 3 where nothing fits."""
     line = split_command_line(argv, {**FLAGS, **_OWN})
     if given(line.settings, "help", "usage"):
-        sys.stdout.write(_HELP)
+        lines = (wrapped(one, width=screen_width(), hanging="") for one in _HELP.split("\n"))
+        sys.stdout.write("\n".join("\n".join(part) for part in lines))
         return 0
     if given(line.settings, "version"):
         from sbtrain.commands.report import version
@@ -69,8 +77,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         tell(unmet(outcome.decision.chosen, asked.settings), who=_WHO)
     from sbtrain_perf.explain import plan_json, plan_table
 
-    show = plan_json if as_json else plan_table
-    sys.stdout.write(show(outcome.decision, outcome.shape))
+    if as_json:
+        sys.stdout.write(plan_json(outcome.decision, outcome.shape))
+    else:
+        table = plan_table(outcome.decision, outcome.shape, width=screen_width())
+        sys.stdout.write(table)
     return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
 
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
+from sbtrain.commands.streams import screen_width
 from sbtrain.errors import HomeError
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
 from sbtrain_perf.errors import CoefficientsError, TimingLogError
+from sbtrain_perf.table import wrapped
 from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
+    from sbtrain.commands.arguments import Subparsers
     from sbtrain.runs.run_list import ListedRun
     from sbtrain_jobs.record.ledger import LedgerEntry
     from sbtrain_jobs.run_folder import RunFolder
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
     from sbtrain_perf.refit import RefitResult
     from sbtrain_perf.request import Plan
     from sbtrain_perf.timing_log import AttemptTimings
-
-Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
 _NAMED_GONE = 5
 _SAY_FROM = 50  # logs; reading as many takes seconds
@@ -42,15 +43,13 @@ class Skipped:
     reason: str
 
 
-def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "refit",
-        help="learn from the timing logs of all runs",
         description="Reads the timing log of every attempt of every run, fits the "
         "coefficients of the models to them, and shows the error of prediction before and "
         "after. A fit is promoted unless its error on runs left out would rise. The next plans "
         "use what was learnt; those before are kept, and --rollback brings them back.",
-        allow_abbrev=False,
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--dry-run", action="store_true", help="fit and show; write nothing")
@@ -303,7 +302,8 @@ def _text(
         lines.append(f"{read}; nothing was written (--dry-run)")
     else:
         lines.append(f"{read}; {result.coefficients.label} written to {written}")
-    return "\n".join(lines) + "\n"
+    width = screen_width()
+    return "".join(f"{part}\n" for line in lines for part in wrapped(line, width=width))
 
 
 def _print_json(

@@ -7,39 +7,44 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
-from sbtrain.commands.streams import told_while_slow
+from sbtrain.commands.streams import screen_width, told_while_slow
 from sbtrain.runs.run_status import UNKNOWN, RunStatus, named_run, overview
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain_jobs.record.ledger import seconds_between
 from sbtrain_perf.errors import MissingExtraError, SbtrainError
+from sbtrain_perf.table import Column, laid_out, wrapped
 from sbtrain_perf.wording import amount, brief_duration, count, duration
 
-Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+if TYPE_CHECKING:
+    from sbtrain.commands.arguments import Subparsers
 
 _MOST_BYTES = 2**63  # what no file holds: a line that says so is damaged
 _GOING = {"running", "completing", "suspended", UNKNOWN}
-_FORMAT = "{:36} {:>9} {:12} {:>5} {:>13} {:>9} {:>9}  {}"
-_HEAD = ("run", "job", "state", "tries", "saved step", "predicted", "took", "causes")
+_COLUMNS = (
+    *(Column(title="run"), Column(title="job", right=True), Column(title="state")),
+    *(Column(title=name, right=True) for name in ("tries", "saved step", "predicted", "took")),
+    Column(title="causes"),
+)
 
 
-def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "status",
-        help="runs with their attempts, causes and predictions",
-        description="Every run that was submitted with sbtrain, the newest last; or one run "
-        "in detail. Asks Slurm once for all of them.",
-        allow_abbrev=False,
+        description="The runs that were submitted with sbtrain, the newest last; or one run "
+        "with each attempt. Slurm is asked once for all of them. docs/status.md of "
+        "sbtrain's source says what each state and cause means.",
     )
     parser.add_argument(
         "run",
         nargs="?",
         metavar="RUN|JOB",
-        help="a run's id or its job's; of an array's task, that alone (12_3)",
+        help="one run, by its id or its job's number; one task of an array as 12_3",
     )
     parser.add_argument(
-        "--last", type=_count, default=20, metavar="N", help="newest runs shown (default: 20)"
+        "--last", type=_count, default=20, metavar="N", help="show the N newest (default: 20)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -62,32 +67,35 @@ def run(args: argparse.Namespace) -> int:
     elif not found.runs:
         sys.stdout.write("no runs yet: submit one with sbtrain\n")
     elif args.run is not None:
-        sys.stdout.write("\n".join(_detail(status) for status in found.runs))
+        shown = (_detail(status, width=screen_width()) for status in found.runs)
+        sys.stdout.write("\n".join(shown))
     else:
-        sys.stdout.write(_table(found.runs))
+        sys.stdout.write(_table(found.runs, width=screen_width()))
     return 0
 
 
-def _table(runs: Sequence[RunStatus]) -> str:
-    lines = [_FORMAT.format(*_HEAD).rstrip()]
-    for status in runs:
-        saved = "-" if status.saved_step is None else f"{status.saved_step:,}"
-        lines.append(
-            _FORMAT.format(
-                status.run_id,
-                status.job_id,
-                status.state,
-                len(status.attempts),
-                f"{saved}/{status.steps:,}" if status.steps else "-",
-                _brief(status.predicted_s),
-                _brief(status.took_s),
-                ", ".join(causes(status)) or ("see below" if status.problem else ""),
-            ).rstrip()
-        )
+def _table(runs: Sequence[RunStatus], *, width: int) -> str:
+    blocks = laid_out(_COLUMNS, [_cells(status) for status in runs], width=width)
+    lines = [line for block in blocks for line in block]
     problems = [f"{status.run_id}: {status.problem}" for status in runs if status.problem]
     if problems:
-        lines += ["", *problems]
+        lines.append("")
+    lines += [line for one in problems for line in wrapped(one, width=width)]
     return "\n".join(lines) + "\n"
+
+
+def _cells(status: RunStatus) -> tuple[str, ...]:
+    saved = "-" if status.saved_step is None else f"{status.saved_step:,}"
+    return (
+        status.run_id,
+        status.job_id,
+        status.state,
+        str(len(status.attempts)),
+        f"{saved}/{status.steps:,}" if status.steps else "-",
+        _brief(status.predicted_s),
+        _brief(status.took_s),
+        ", ".join(causes(status)) or ("see below" if status.problem else ""),
+    )
 
 
 def causes(status: RunStatus) -> list[str]:
@@ -99,7 +107,7 @@ def causes(status: RunStatus) -> list[str]:
     ]
 
 
-def _detail(status: RunStatus) -> str:
+def _detail(status: RunStatus, *, width: int) -> str:
     rows = [
         ("run", f"{status.run_id}, job {status.job_id}"),
         ("state", status.state + (f" ({status.reason})" if status.reason else "")),
@@ -121,8 +129,12 @@ def _detail(status: RunStatus) -> str:
     if status.metrics:
         said = ", ".join(f"{name} {amount(value)}" for name, value in status.metrics.items())
         rows.append(("result", said))
-    lines = [f"{name:9}{text}" for name, text in rows]
-    lines += [f"{'attempt':9}{text}" for text in _attempts(status)]
+    rows += [("attempt", text) for text in _attempts(status)]
+    lines = [
+        line
+        for name, text in rows
+        for line in wrapped(f"{name:9}{text}", width=width, hanging=" " * 9)
+    ]
     lines += ["", *_measured(status)]
     return "\n".join(lines).rstrip() + "\n"
 

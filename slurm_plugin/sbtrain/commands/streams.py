@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
 STDOUT, STDERR = 1, 2
+WIDTH = 100  # where stdout is no terminal
 
 
 class StdoutError(OSError):
@@ -27,8 +28,16 @@ def mend_streams() -> None:
     os.close(descriptor)
     raw, encoding = _opened(sys.stdout, STDOUT)
     sys.stdout = _Stdout(raw, encoding=encoding, line_buffering=os.isatty(STDOUT))
+    vars(sys)["__stdout__"] = sys.stdout  # shutil and argparse ask it for the terminal's width
     raw, encoding = _opened(sys.stderr, STDERR)
     sys.stderr = _Stderr(raw, encoding=encoding, errors="backslashreplace", line_buffering=True)
+
+
+def screen_width() -> int:
+    """Columns for what goes to stdout: $COLUMNS, else the terminal's; where it is none, 100."""
+    import shutil
+
+    return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
 def silence(descriptor: int) -> None:

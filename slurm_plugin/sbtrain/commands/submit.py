@@ -90,9 +90,11 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if not asked.options.explain:
             tell(outcome.decision.risks, who="sbtrain")
     if asked.options.explain:
+        from sbtrain.commands.streams import screen_width
         from sbtrain_perf.explain import plan_table
 
-        sys.stdout.write(plan_table(outcome.decision, outcome.shape))
+        table = plan_table(outcome.decision, outcome.shape, width=screen_width())
+        sys.stdout.write(table)
         return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
     if outcome.decision.chosen is None:
         raise no_plan(outcome.decision)
@@ -100,9 +102,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _help() -> int:
+    from sbtrain.commands.streams import screen_width
     from sbtrain.options.flag_table import help_text
 
-    sys.stdout.write(help_text())
+    sys.stdout.write(help_text(screen_width()))
     return 0
 
 

@@ -10,35 +10,40 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
+from sbtrain.commands.streams import screen_width
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients
 from sbtrain.runs.run_status import named_run, plan_of
 from sbtrain_perf.codec import encode
 from sbtrain_perf.errors import TimingLogError
+from sbtrain_perf.table import Column, laid_out, wrapped
 from sbtrain_perf.wording import amount, duration, ratio
 
 if TYPE_CHECKING:
+    from sbtrain.commands.arguments import Subparsers
     from sbtrain_jobs.run_folder import RunFolder
     from sbtrain_perf.account import Account, TermAccount
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.timing_log import AttemptTimings
 
-Subparsers = argparse._SubParsersAction  # argparse has no public name for it
-
 _MOST_LOGS = 12  # of runs that were learnt from, the newest
-_FORMAT = "{:10} {:>10} {:>19} {:>10} {:>6}  {}"
-_HEAD = ("term", "predicted", "90 %", "measured", "ratio", "from")
+_COLUMNS = (
+    Column(title="term"),
+    *(Column(title=name, right=True) for name in ("predicted", "90 %", "measured", "ratio")),
+    Column(title="from"),
+)
 
 
-def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "why",
-        help="where a run's prediction came from, and how far off it was",
-        description="Each term of a run's prediction with its 90 % interval, what was "
-        "measured, which coefficients it came from and which runs they were learnt from.",
-        allow_abbrev=False,
+        description="Each part of a run's predicted time (staging, start-up, a step, a "
+        "checkpoint ...) beside what was measured: with its 90 % interval, the figures it came "
+        "from, and the runs that these were learnt from.",
     )
     parser.add_argument(
-        "run", metavar="RUN|JOB", help="a run's id or its job's, or an array task's (12_3)"
+        "run",
+        metavar="RUN|JOB",
+        help="the run, by its id or its job's number; one task of an array as 12_3",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -65,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             shown |= {"miss_s": term.miss_s, "inside": term.inside}
         sys.stdout.write(json.dumps(said, indent=2) + "\n")
     else:
-        sys.stdout.write("\n".join(_lines(account)) + "\n")
+        sys.stdout.write("\n".join(_lines(account, width=screen_width())) + "\n")
     return 0
 
 
@@ -100,7 +105,19 @@ def _timings(folders: Sequence[RunFolder]) -> list[AttemptTimings]:
     return found
 
 
-def _lines(account: Account) -> Iterator[str]:
+def _lines(account: Account, *, width: int) -> Iterator[str]:
+    terms = [one for one in account.terms if one.predicted_s > 0 or one.measured_s is not None]
+    for text in _beginning(account):
+        yield from wrapped(text, width=width)
+    yield ""
+    for block in laid_out(_COLUMNS, [_cells(term) for term in terms], width=width):
+        yield from block
+    yield ""
+    for text in _sources(account, terms):
+        yield from wrapped(text, width=width)
+
+
+def _beginning(account: Account) -> Iterator[str]:
     yield f"{account.run_id}: planned with {account.coefficients} coefficients" + (
         "" if account.known else " (no longer there: sources are those in use now)"
     )
@@ -108,12 +125,9 @@ def _lines(account: Account) -> Iterator[str]:
     if account.low_s is not None and account.high_s is not None:
         total += f" (90 %: {duration(account.low_s)} to {duration(account.high_s)})"
     yield f"predicted in all: {total}"
-    yield ""
-    yield _FORMAT.format(*_HEAD)
-    terms = [one for one in account.terms if one.predicted_s > 0 or one.measured_s is not None]
-    for term in terms:
-        yield _term_line(term).rstrip()
-    yield ""
+
+
+def _sources(account: Account, terms: Sequence[TermAccount]) -> Iterator[str]:
     yield f"biggest miss: {account.biggest_miss}"
     if account.preemption:
         yield account.preemption
@@ -126,11 +140,11 @@ def _lines(account: Account) -> Iterator[str]:
             )
     for term in terms:
         for figure in term.figures:
-            yield f"{term.term}: {figure.name} = {amount(figure.value)} {figure.unit}"
-            yield f"  {figure.source}"
+            value = f"{amount(figure.value)} {figure.unit}"
+            yield f"{term.term}: {figure.name} = {value} ({figure.source})"
 
 
-def _term_line(term: TermAccount) -> str:
+def _cells(term: TermAccount) -> tuple[str, ...]:
     interval, times, measured = "-", "-", "-"
     if term.interval is not None:
         interval = f"{duration(term.interval.low_s)} - {duration(term.interval.high_s)}"
@@ -143,6 +157,4 @@ def _term_line(term: TermAccount) -> str:
         source += f", {term.samples} samples" if term.samples > 1 else ", 1 sample"
     if term.inside is False:
         source += "; OUTSIDE"
-    return _FORMAT.format(
-        term.term, duration(term.predicted_s), interval, measured, times, source
-    )
+    return (term.term, duration(term.predicted_s), interval, measured, times, source)

@@ -1,48 +1,100 @@
 """The table of sbtrain's own flags, and `sbtrain --help`.
 
-Imports nothing: whoever asks for help gets it at once.
+Imports nothing that takes time: whoever asks for help gets it at once.
 """
 
-TABLE = (
-    ("train-data", "PATH", "data file or folder, staged to every node (repeatable)"),
-    ("train-layout", "L", "auto, allreduce, ps, or ps:K for K parameter servers [auto]"),
-    ("train-nodes", "N", "auto, a number, or a range A-B [auto, or what -N says]"),
-    ("train-objective", "O", "time, cost, node-hours, deadline:6h, deadline:6h@95% [time]"),
+from __future__ import annotations
+
+_WHAT = (
+    ("train-data", "PATH", "data file or folder, brought to every node (may be repeated)"),
     ("train-epochs", "E", "passes over the data; needs the number of samples [1]"),
-    ("train-steps", "S", "steps of all-reduce or updates of the servers"),
-    ("train-samples", "N", "samples in the data, where the file does not say"),
-    ("train-batch", "B", "samples per worker and step [128]"),
-    ("train-checkpoint", "DIR", "folder with a folder of checkpoints for each run; it resumes"),
-    ("train-no-resume", "", "never requeue, even if the script could resume"),
-    ("train-name", "NAME", "workload, under which is learnt [the script's name]"),
-    ("train-params", "P", "parameters of the network, e.g. 25.6M"),
-    ("train-tensors", "T", "tensors of the network"),
-    ("train-site", "SITE", "site file, by name or path [$SBTRAIN_SITE]"),
+    ("train-steps", "S", "steps, instead of epochs; with parameter servers, updates of theirs"),
+    ("train-samples", "N", "samples in the data [as its HDF5 files say]"),
+    ("train-batch", "B", "samples that one worker takes in a step [128]"),
+    ("train-params", "P", "parameters of the network, e.g. 25.6M, for a better prediction"),
+    ("train-tensors", "T", "tensors that these parameters come in, for the same"),
+    ("train-name", "NAME", "runs of one name learn from each other [the script's name]"),
+)
+_WHERE = (
+    ("train-nodes", "N", "auto, a number of nodes, or a range A-B [auto, or what -N says]"),
+    (
+        "train-layout",
+        "L",
+        "allreduce, ps, ps:K (K parameter servers), or auto: all-reduce, and parameter servers "
+        "too if the script can be one [auto]",
+    ),
+    (
+        "train-objective",
+        "O",
+        "what is to be least: time, cost or node-hours; or deadline:6h@95%, the cheapest that "
+        "ends within 6 h with a probability of 95 % [time]",
+    ),
+    ("train-site", "SITE", "file that describes the cluster, by name or path [$SBTRAIN_SITE]"),
+)
+_HOW = (
+    (
+        "train-checkpoint",
+        "DIR",
+        "each run keeps its checkpoints in a folder of its own in DIR; says that the script "
+        "saves and resumes, so that the run may be requeued",
+    ),
+    ("train-no-resume", "", "never requeue, even where the script could resume"),
     ("train-explain", "", "print what was weighed and why; submit nothing"),
     ("train-dry-run", "", "print the job script; submit nothing"),
-    ("train-strict", "", "refuse what is otherwise warned of"),
+    ("train-strict", "", "take warnings for errors"),
 )
+GROUPS = (
+    ("What is trained", _WHAT),
+    ("Where it runs", _WHERE),
+    ("How it is run", _HOW),
+)
+TABLE = tuple(flag for _, flags in GROUPS for flag in flags)
+
+_EXAMPLES = (
+    "sbtrain -t 4:00:00 --train-data mnist.h5 train.py --lr 0.1",
+    "sbtrain --train-explain --train-nodes 2-8 train.py",
+)
+_COLUMN = 26  # where the flags' texts begin
+_NARROW = 60  # a screen on which they begin below the flags
 
 
-def help_text() -> str:
-    """What `sbtrain --help` prints."""
-    rows = "\n".join(
-        f"  {f'--{name} {metavar}'.rstrip():<26}{text}" for name, metavar, text in TABLE
+def help_text(width: int = 100) -> str:
+    """What `sbtrain --help` prints on a screen of `width` columns."""
+    import textwrap
+
+    below = width < _NARROW
+    column = 6 if below else _COLUMN
+
+    def wrapped(text: str, *, first: str = "", more: str = "") -> list[str]:
+        return textwrap.wrap(
+            text,
+            min(width, 100),
+            initial_indent=first,
+            subsequent_indent=more,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+
+    lines = ["usage: sbtrain [sbatch options] [--train-...] SCRIPT [ARGS]", ""]
+    lines += wrapped(
+        "Submits SCRIPT as a distributed training run: chooses partition, number of nodes and "
+        "layout, brings the data to the nodes, starts SCRIPT on each of them, and puts the "
+        "run back into the queue after a preemption. Takes the options of sbatch, prints what "
+        "sbatch prints; all else goes to stderr. In [brackets]: what counts when nothing is "
+        "said."
     )
-    return f"""\
-usage: sbtrain [sbatch options] [--train-...] SCRIPT [ARGS]
-
-Submits SCRIPT as a distributed training run: chooses partition, nodes and layout, stages
-the data to the nodes, starts the trainers, and resumes after preemption. Takes every option
-of sbatch, prints what sbatch prints; all else goes to stderr.
-
-{rows}
-
-#SBATCH and #SBTRAIN lines of the script are read too; the command line wins. Options of
-sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan.
-
-  sbtrain --train-data mnist.h5 --train-epochs 10 train.py --lr 0.1
-  sbtrain --train-data mnist.h5 --train-layout ps:2 --train-explain train.py
-
-sbtrainctl shows runs, learns from them, and runs a private Slurm: sbtrainctl --help
-"""
+    for title, flags in GROUPS:
+        lines += ["", f"{title}:"]
+        for name, metavar, text in flags:
+            flag = f"  --{name} {metavar}".rstrip()
+            lines += [flag] if below else []
+            first = " " * column if below else f"{flag:<{column}}"
+            lines += wrapped(text, first=first, more=" " * column)
+    lines.append("")
+    lines += wrapped(
+        "#SBATCH and #SBTRAIN lines of the script are read too; the command line wins. Options "
+        "of sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan."
+    )
+    lines += ["", *(f"  {example}" for example in _EXAMPLES)]
+    lines += ["", *wrapped("sbtrainctl shows runs and learns from them: sbtrainctl --help")]
+    return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ from sbtrain_jobs.record.ledger import (
 )
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task
 from sbtrain_jobs.training.checkpoint import CheckpointStore
+from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.codec import decode, read_plan
 from sbtrain_perf.errors import RequestError, SbtrainError
 from sbtrain_perf.request import Layout, Plan
@@ -242,11 +243,23 @@ def _with_job(status: RunStatus, job: JobInfo) -> RunStatus:
     return replace(status, state=str(job.state), reason=reason, took_s=took_s)
 
 
+def _comes_back(ended: AttemptRecord) -> bool:
+    """Whether the attempt ended so that Slurm has, or will have, put the job back."""
+    return ended.requeued or ended.exit_code == EXIT_STOPPED
+
+
 def _with_history(status: RunStatus, rows: Sequence[HistoryRow]) -> RunStatus:
     own = [row for row in rows if row.job_id == status.job_id]
     if not own:
         last = status.attempts[-1] if status.attempts else None
         if last is not None and "cancelled" in last.notices and not last.requeued:
             return replace(status, state="cancelled")  # killed before it wrote its end
+        if last is not None and last.ended_at and not _comes_back(last):
+            return replace(
+                status,
+                state=last.cause,
+                reason="as its own ledger says; Slurm no longer knows the job",
+                took_s=seconds_between(status.submitted, last.ended_at),
+            )
         return replace(status, state=LOST, reason="Slurm no longer knows the job")
     return replace(status, state=str(own[-1].state), reason=own[-1].reason)

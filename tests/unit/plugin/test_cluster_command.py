@@ -12,10 +12,11 @@ import pytest
 
 from sbtrain.cluster.errors import ClusterError, SlurmNotInstalledError
 from sbtrain.commands import cluster
+from sbtrain.commands.arguments import Parser
 
 
 def parse(*argv: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser = Parser()
     cluster.add_parser(parser.add_subparsers(dest="command", required=True))
     return parser.parse_args(["cluster", *argv])
 

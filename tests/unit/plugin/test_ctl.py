@@ -99,6 +99,25 @@ def test_a_cancelled_run_stays_so_when_slurm_has_forgotten_it(tmp_path: Path) ->
     assert only(overview([run], forgotten).runs).state == "cancelled"
 
 
+@pytest.mark.parametrize("cause", ["preempted", "time-limit", "unknown"])
+def test_an_end_that_the_run_wrote_itself_is_not_lost(cause: str, tmp_path: Path) -> None:
+    """It was not requeued, so that nothing of it is to come."""
+    run = make_run(tmp_path, "77")
+    tell(run, started(0), ended(0, cause, 143))
+    forgotten = FakeSlurm(accounting=False)
+    status = only(overview([run], forgotten).runs)
+    assert (status.state, status.took_s) == (cause, 300.0)
+    assert "ledger" in status.reason
+    tell(run, LedgerEntry(event="requeued", attempt=0, at=ENDED))
+    assert only(overview([run], forgotten).runs).state == LOST
+
+
+def test_a_run_that_slurm_was_to_requeue_and_forgot_is_lost(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "77")
+    tell(run, started(0), ended(0, "node-fail", 85))
+    assert only(overview([run], FakeSlurm(accounting=False)).runs).state == LOST
+
+
 def test_an_attempt_whose_end_nobody_wrote_is_not_running(tmp_path: Path) -> None:
     run = make_run(tmp_path, "77")
     tell(run, started(0), started(1))
@@ -161,6 +180,31 @@ def test_status_as_a_command(tmp_path: Path, environ: dict[str, str]) -> None:
     said = sbtrainctl("status", "8", cwd=tmp_path, environ=environ)
     assert said.returncode == 2
     assert "there is no run or job '8'" in said.stderr
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_status_fits_the_screen(
+    columns: int,
+    tmp_path: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = make_run(tmp_path, "7")
+    tell(one, started(0), ended(0, "preempted", 85), started(1), ended(1, "failed", 3))
+    append_run(one, environ)
+    for name in ("SBTRAIN_HOME", "PATH"):
+        monkeypatch.setenv(name, environ[name])
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["status"], environ) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= columns
+    for word in ("digits-7", "preempted, failed", "-/200"):
+        assert word in said
+    assert run(["status", "7"], environ) == 0
+    said = capsys.readouterr().out
+    folder = len(one.run_dir) + 9  # a path is not broken
+    assert max(map(len, said.splitlines())) <= max(columns, folder)
 
 
 def test_status_without_slurm_says_so(tmp_path: Path, environ: dict[str, str]) -> None:

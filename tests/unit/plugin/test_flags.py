@@ -175,7 +175,8 @@ def test_two_ways_on_one_level_contradict_each_other() -> None:
 
 
 def test_help_tells_of_every_flag() -> None:
-    text = help_text()
-    assert all(f"--{name}" in text for name, _, _ in TABLE)
-    assert max(map(len, text.splitlines())) <= 96
+    for width in (40, 60, 80, 200):
+        lines = help_text(width).splitlines()
+        assert all(f"  --{name}" in "\n".join(lines) for name, _, _ in TABLE)
+        assert max(map(len, lines)) <= max(width, 60)
     assert set(FLAGS) == {name for name, _, _ in TABLE}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import struct
+import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ
+from sbtrain.commands.ctl import run
 from sbtrain.commands.streams import told_while_slow
 from sbtrain_jobs.process import CommandResult, run_command
 
@@ -71,3 +78,61 @@ def test_what_takes_long_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with told_while_slow("asking", first_s=0.05, every_s=60.0):
         time.sleep(0.5)
     assert capsys.readouterr().err == "sbtrain: asking, 0 s so far\n"
+
+
+def on_a_terminal(module: str, *words: str, columns: int, cwd: Path) -> list[str]:
+    """The lines of a command whose stdout is a terminal of that many columns."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environ = clean_environ(SBTRAIN_HOME=str(cwd / "home"), PATH=WITHOUT_SLURM)
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"sbtrain.commands.{module}", *words],
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            said += part
+    except OSError:  # EIO: the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    return said.decode().splitlines()
+
+
+def test_text_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    for words in (("submit", "--help"), ("ctl", "stage", "run", "--help")):
+        for columns, least in ((60, 50), (84, 76)):
+            lines = on_a_terminal(*words, columns=columns, cwd=tmp_path)
+            assert least <= max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("columns", ["60", "200", ""])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--help",), ("plan", "--help"), ("status", "--help"), ("cluster", "up", "--help")),
+        *(("stage", "run", "--help"), ("site", "burst-buffer", "--help")),
+        *(("site", "show", "private"), ("plan", "--site=private", "--train-steps=5000")),
+    ],
+    ids=" ".join,
+)
+def test_text_fits_the_columns_of_the_environment_and_100_without(
+    words: tuple[str, ...],
+    columns: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with suppress(SystemExit):  # argparse, after it printed help
+        run(words, {"SBTRAIN_HOME": str(tmp_path)})
+    lines = capsys.readouterr().out.splitlines()
+    widest = max(lines, key=len)
+    assert len(lines) > 3
+    assert len(widest) <= int(columns or 100), widest
