@@ -1,14 +1,10 @@
 """The cause ledger of a run: every attempt's start, notices, saves and end, with the cause.
 
-One JSON object a line, only ever appended to, each line flushed to
-disk before the call returns. Slurm keeps a restart count but no cause; this file does.
-A line that a crash tore is skipped when read, and never glued to the next.
+Slurm keeps a restart count but no cause; this file does.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_perf.codec import decode
+from sbtrain_jobs.record.json_lines import append_line, read_lines
 
 LedgerEvent = Literal[
     "started",  # an attempt began
@@ -75,16 +71,8 @@ class Ledger:
 
     def append(self, entry: LedgerEntry) -> None:
         kept = {key: value for key, value in asdict(entry).items() if value not in ("", None)}
-        line = json.dumps(kept).encode() + b"\n"
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                if _ends_torn(descriptor):
-                    line = b"\n" + line
-                os.write(descriptor, line)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            append_line(self.path, kept)
         except OSError as error:
             raise LaunchError(
                 f"cannot write the ledger {self.path}: {error.strerror}",
@@ -102,18 +90,9 @@ def read_ledger(path: str | Path) -> tuple[LedgerEntry, ...]:
         LaunchError: it exists and cannot be read.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ()
+        return read_lines(Path(path), LedgerEntry)[0]
     except OSError as error:
         raise LaunchError(f"cannot read the ledger {path}: {error.strerror}") from error
-    entries = []
-    for line in text.splitlines():
-        try:
-            entries.append(decode(LedgerEntry, json.loads(line)))
-        except (ValueError, RecursionError):
-            continue  # torn by a crash, or written by a later sbtrain
-    return tuple(entries)
 
 
 def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
@@ -173,8 +152,3 @@ def seconds_between(begin: str, end: str) -> float | None:
 
 def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _ends_torn(descriptor: int) -> bool:
-    size = os.fstat(descriptor).st_size
-    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

@@ -11,14 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sbtrain.commands.arguments import Parser
-from sbtrain.commands.streams import StdoutError, mend_streams
-from sbtrain_perf.errors import SbtrainError
-from sbtrain_staging.errors import StagingError
+from sbtrain.commands.entry import exit_status
+from sbtrain.commands.streams import mend_streams
 
 if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
 
-INTERRUPTED = 130
 _COMMANDS = {
     "plan": "show what sbtrain would choose for a script, and why; needs no Slurm",
     "status": "show how runs stand: attempts, why each ended, time predicted and taken",
@@ -45,25 +43,7 @@ def main() -> int:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Exit status of one call."""
-    try:
-        status = _run(argv, environ)
-        sys.stdout.flush()
-        return status
-    except (SbtrainError, StagingError) as error:
-        from sbtrain.commands.report import report
-
-        return report(error)
-    except KeyboardInterrupt:
-        sys.stderr.write("sbtrainctl: interrupted\n")
-        return INTERRUPTED
-    except ModuleNotFoundError as error:
-        from sbtrain.commands.report import missing_package
-
-        return missing_package(error)
-    except StdoutError as error:
-        from sbtrain.commands.report import stdout_failed
-
-        return stdout_failed(error)
+    return exit_status(lambda: _run(argv, environ), who="sbtrainctl")
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -1,20 +1,14 @@
-"""The user's list of runs, `runs.jsonl`: which run is which job, and where its folder is.
-
-One JSON object a line, only ever appended to, flushed to disk before the call returns. Two
-submissions at once do not tear each other's line; a line that a crash tore is left out.
-"""
+"""The user's list of runs, `runs.jsonl`: which run is which job, and where its folder is."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sbtrain.errors import HomeError
 from sbtrain.home import RUNS_NAME, home, made_home
+from sbtrain_jobs.record.json_lines import append_line, read_lines
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.errors import RequestError
 
@@ -48,18 +42,8 @@ class RunList:
 def append_run(run: ListedRun, environ: Mapping[str, str]) -> None:
     """Raises HomeError when it cannot be written."""
     path = made_home(environ) / RUNS_NAME
-    line = json.dumps(asdict(run)).encode() + b"\n"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_line(path, asdict(run))
     except OSError as error:
         raise HomeError(
             f"cannot write {path}: {error.strerror}",
@@ -75,22 +59,12 @@ def read_runs(environ: Mapping[str, str]) -> RunList:
     """
     path = home(environ) / RUNS_NAME
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return RunList(path=path)
+        runs, left_out = read_lines(path, ListedRun)
     except OSError as error:
         raise HomeError(
             f"cannot read {path}: {error.strerror}", hint="it should belong to you, mode 600"
         ) from error
-    from sbtrain_perf.codec import decode
-
-    runs, left_out = [], 0
-    for line in filter(str.strip, text.split("\n")):
-        try:
-            runs.append(decode(ListedRun, json.loads(line)))
-        except (ValueError, RecursionError):
-            left_out += 1  # torn by a crash, or written by a later sbtrain
-    return RunList(path=path, runs=tuple(runs), left_out=left_out)
+    return RunList(path=path, runs=runs, left_out=left_out)
 
 
 def find_run(name: str, runs: Sequence[ListedRun]) -> tuple[ListedRun, str]:
