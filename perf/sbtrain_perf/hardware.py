@@ -10,7 +10,7 @@ from itertools import pairwise
 
 _GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")  # of these the last one counts
-_SIZE = re.compile(r"(\d{1,15})([KMGT]?)B?", re.ASCII)
+_SIZE = re.compile(r"\+?(\d{1,15})([KMGT]?)B?", re.ASCII)
 _GPUS = re.compile(r"(?:[A-Za-z_][^:=]*[:=])?(\d{1,9})", re.ASCII)
 _GRES = re.compile(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d{1,9}))?")
 _GPU_TYPE = re.compile(r"gpu:([A-Za-z_][\w.-]*)")

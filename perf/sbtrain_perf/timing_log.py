@@ -116,16 +116,6 @@ class AttemptTimings:
     def named(self, name: str) -> tuple[Phase, ...]:
         return tuple(phase for phase in self.phases if phase.name == name)
 
-    @property
-    def staged_bytes(self) -> int:
-        """Bytes of the data set that every node received."""
-        return int(sum(p.numbers.get("size_bytes", 0.0) for p in self.named("stage")))
-
-    @property
-    def checkpoint_bytes(self) -> tuple[int, ...]:
-        """The size of each checkpoint that was written."""
-        return tuple(int(p.numbers.get("size_bytes", 0.0)) for p in self.named("checkpoint"))
-
     def described(self, name: str) -> float | None:
         """The last number of this name that any phase carried, such as `parameters`."""
         found = [p.numbers[name] for p in self.phases if name in p.numbers]

@@ -9,7 +9,6 @@ SbtrainError                         sbtrain_perf.errors; number: exit code of a
 ├── CoefficientsError         5
 ├── MissingExtraError         6      a package of an extra is not installed
 ├── SiteError                10      a site file is missing or says something impossible
-├── PolicyRefusalError       11      the site's policy forbids the request
 ├── HomeError                16      the user's list of runs cannot be read or written
 ├── SlurmError                       Slurm did not do what it was asked
 │   ├── SlurmMissingError    12      its commands or its configuration are not there
@@ -48,10 +47,6 @@ class HomeError(SbtrainError):
 
 class SiteError(SbtrainError):
     exit_code = 10
-
-
-class PolicyRefusalError(SbtrainError):
-    exit_code = 11
 
 
 class SlurmError(SbtrainError):

@@ -119,19 +119,6 @@ def share_of(manifest: Manifest, world: World, *, seed: int | None, epoch: int) 
     return _record_share(manifest, world, deal, kind)
 
 
-def shard_of(manifest: Manifest, *, rank: int, size: int, seed: int | None) -> Manifest:
-    """The part of a tree that one node keeps: its files, with all folders and links.
-
-    Every file goes to exactly one node: in the order of the seed (None: of their names),
-    each to the node that has the fewest bytes so far. So shards differ by at most the
-    largest file.
-
-    Raises:
-        SourceError: the source is one file, or has fewer files than there are nodes.
-    """
-    return _dealt_files(manifest, Deal(rank=rank, size=size, seed=seed))
-
-
 def _dealt_files(manifest: Manifest, deal: Deal) -> Manifest:
     files = list(manifest.of_kind(Kind.FILE))
     if manifest.kinds[0] != Kind.FOLDER or len(files) < deal.size:

@@ -118,18 +118,6 @@ def update_s(
     return (workers_s**sharpness + servers_s**sharpness) ** (1.0 / sharpness)
 
 
-def synchronous_step_s(
-    slowest_step_s: Numbers, shared_server_s: Numbers, *, workers: Numbers, waiting: Numbers
-) -> Numbers:
-    """Seconds of one step in which every worker's gradient is applied before any goes on.
-
-    `slowest + (workers - waiting) * shared_server_s`: the servers see all gradients at
-    once, of which the worker's own step already holds the share `waiting` of one. Our
-    reconstruction: no published run of these data sets is synchronous.
-    """
-    return slowest_step_s + (workers - waiting) * shared_server_s
-
-
 def latency_s(
     parameters: Numbers, *, round_trip_s: Numbers, fewest_rounds: float, window_bytes: float
 ) -> Numbers:

@@ -1,10 +1,9 @@
-"""Slurm's grammar of times and memory, read and written.
+"""Slurm's grammar of times.
 
 Limits are read as sbatch reads them (checked against Slurm 22.05): ``90`` is minutes,
 ``90:00`` minutes and seconds, ``1:30:00`` hours, ``1-12``, ``1-12:30`` and ``1-12:30:15``
 days; seconds are rounded up to a whole minute; ``0``, ``-1``, UNLIMITED and INFINITE mean
-no limit. (sbatch also takes ``-2`` and makes nonsense of it: refused here.) Memory counts
-in MiB (2**20 bytes): ``1000`` and ``1000M`` are the same.
+no limit. (sbatch also takes ``-2`` and makes nonsense of it: refused here.)
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ import re
 
 _DAYS = re.compile(r"(\d+)-(?:(\d+)(?::(\d+)(?::(\d+))?)?)?", re.ASCII)
 _CLOCK = re.compile(r"(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
-_MEMORY = re.compile(r"\s*\+?(\d+)(?:([KMGT])B?)?", re.ASCII | re.IGNORECASE)
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 
 _NO_LIMIT = {"UNLIMITED", "INFINITE", "-1"}
 _NOT_SET = {"", "N/A", "NONE", "NOT_SET", "UNKNOWN", "(NULL)", "PARTITION_LIMIT", "INVALID"}
-_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 TIME_FORMS = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, 0, UNLIMITED or INFINITE"
-MEMORY_FORMS = "a whole number with K, M, G or T behind it (M when left out)"
 
 
 def read_time_limit(text: str) -> int | None:
@@ -48,23 +44,6 @@ def read_time_limit(text: str) -> int | None:
     return -(-total_s // 60) * 60 or None
 
 
-def write_time_limit(limit_s: float | None) -> str:
-    """The limit for ``--time``, rounded up to a whole minute so that sbatch takes it as it
-    stands; None: UNLIMITED.
-
-    Raises:
-        ValueError: the limit is not above 0, which sbatch would read as no limit at all.
-    """
-    if limit_s is None:
-        return "UNLIMITED"
-    if limit_s <= 0:
-        raise ValueError(f"a time limit of {limit_s:g} s cannot be asked for")
-    minutes = int(-(-limit_s // 60))
-    days, minutes = divmod(minutes, 24 * 60)
-    clock = f"{minutes // 60:02d}:{minutes % 60:02d}:00"
-    return f"{days}-{clock}" if days else clock
-
-
 def read_elapsed(text: str) -> int | None:
     """Seconds of a time that a Slurm command printed, ``[[D-]H:]M:S``; None: no limit, or
     nothing known.
@@ -80,24 +59,3 @@ def read_elapsed(text: str) -> int | None:
         raise ValueError(f"{text!r} is not a time that Slurm prints")
     days, hours, minutes, seconds = (int(part or 0) for part in matched.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def read_memory(text: str) -> int:
-    """MiB of a ``--mem`` value, kibibytes rounded up; 0 asks for all memory of a node.
-
-    Raises:
-        ValueError: sbatch would not take it.
-    """
-    matched = _MEMORY.fullmatch(text)
-    if matched is None:
-        raise ValueError(f"{text!r} is not an amount of memory: expected {MEMORY_FORMS}")
-    amount, unit = int(matched[1]), (matched[2] or "M").upper()
-    return -(-amount // 1024) if unit == "K" else amount * _MIB[unit]
-
-
-def write_memory(amount_mib: int) -> str:
-    """The amount for ``--mem``, in the largest unit that keeps it exact."""
-    for unit in ("T", "G"):
-        if amount_mib and amount_mib % _MIB[unit] == 0:
-            return f"{amount_mib // _MIB[unit]}{unit}"
-    return f"{amount_mib}M"

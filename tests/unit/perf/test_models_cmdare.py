@@ -90,12 +90,6 @@ def test_two_servers_take_their_share_off_a_lone_workers_step() -> None:
     assert ps.cycle_s(0.03, 1.0, 0.0, waiting=1.0) == pytest.approx(0.01)
 
 
-def test_synchronous_waits_for_the_slowest_and_for_all_updates() -> None:
-    one = ps.synchronous_step_s(0.2, 0.02, workers=1, waiting=1.0)
-    assert one == pytest.approx(0.2)
-    assert ps.synchronous_step_s(0.2, 0.02, workers=11, waiting=1.0) == pytest.approx(0.4)
-
-
 def test_latency_costs_round_trips_and_for_large_networks_windows() -> None:
     def added(parameters: float) -> float:
         return float(

@@ -1,17 +1,12 @@
-"""Times and memory are read as sbatch reads them; what is written, sbatch takes unchanged."""
+"""Times are read as sbatch reads and Slurm prints them."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sbtrain.slurm.times import (
     read_elapsed,
-    read_memory,
     read_time_limit,
-    write_memory,
-    write_time_limit,
 )
 
 HOUR = 3600
@@ -57,23 +52,6 @@ def test_what_sbatch_refuses_is_no_time_limit(text: str) -> None:
         read_time_limit(text)
 
 
-@given(st.integers(1, 400 * DAY))
-def test_a_limit_is_rounded_up_to_a_minute_and_never_lost(limit_s: int) -> None:
-    read = read_time_limit(write_time_limit(limit_s))
-    assert read is not None
-    assert limit_s <= read < limit_s + 60
-
-
-def test_limits_are_written_so_that_no_reader_takes_hours_for_minutes() -> None:
-    assert write_time_limit(90) == "00:02:00"
-    assert write_time_limit(0.5) == "00:01:00"
-    assert write_time_limit(DAY + HOUR) == "1-01:00:00"
-    assert write_time_limit(None) == "UNLIMITED"
-    for impossible in (0, -60):
-        with pytest.raises(ValueError, match="cannot be asked for"):
-            write_time_limit(impossible)
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -97,36 +75,3 @@ def test_times_that_commands_print(text: str, seconds: int | None) -> None:
 def test_a_printed_time_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="soon"):
         read_elapsed("soon")
-
-
-@pytest.mark.parametrize(
-    ("text", "mib"),
-    [
-        ("1000", 1000),
-        ("1000M", 1000),
-        ("512K", 1),
-        ("1025K", 2),
-        ("0K", 0),
-        ("1G", 1024),
-        ("100GB", 102400),
-        ("100gb", 102400),
-        ("1T", 1048576),
-        ("+1G", 1024),
-        ("0", 0),
-    ],
-)
-def test_memory(text: str, mib: int) -> None:
-    assert read_memory(text) == mib
-
-
-@pytest.mark.parametrize(
-    "text", ["", "G", "1.5G", "1P", "1B", "1GiB", "1GG", "-1", "1 G", "1e3"]
-)
-def test_what_sbatch_refuses_is_no_memory(text: str) -> None:
-    with pytest.raises(ValueError, match="not an amount of memory"):
-        read_memory(text)
-
-
-@given(st.integers(0, 2**40))
-def test_memory_survives_writing(mib: int) -> None:
-    assert read_memory(write_memory(mib)) == mib
