@@ -106,7 +106,7 @@ def main() -> int:
         laws = str(Path(folder) / "coefficients.json")
         subprocess.run([sys.executable, "-c", LAWS, laws], check=True)
         for cluster, learnt in (("alike", []), ("different", []), ("different", [laws])):
-            for kind in ("time", "cost", "deadline"):
+            for kind in ("balanced", "time", "cost", "deadline"):
                 name = f"{cluster}, laws learnt" if learnt else cluster
                 rows.append(
                     BenchRow(

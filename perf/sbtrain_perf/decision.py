@@ -44,7 +44,8 @@ class Decision:
     """chosen is None where no row will do; refusal then says so in one sentence.
 
     considered: all candidates, listed in rows or counted in rest. notes: what the user
-    should know beside the choice. risks: how the chosen row may lose work.
+    should know beside the choice. risks: how work may be lost, the run's own or others'.
+    value: of the chosen row, what the objective minimises.
     """
 
     chosen: Plan | None
@@ -55,6 +56,7 @@ class Decision:
     notes: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
     refusal: str = ""
+    value: float | None = None
 
 
 def setup(row: Row) -> str:
@@ -64,8 +66,9 @@ def setup(row: Row) -> str:
 
 
 def measure(prediction: Prediction, objective: Objective, *, priced: bool) -> float:
-    """What the objective minimises; for a deadline, of rows that keep it."""
-    if objective.kind == "time":
+    """What the objective minimises; for a deadline, of rows that keep it. Of time and price
+    together, the time."""
+    if objective.kind in ("time", "balanced"):
         return prediction.total_s
     if objective.kind == "node-hours" or not priced:
         return prediction.node_hours
@@ -76,6 +79,10 @@ def in_words(
     prediction: Prediction, objective: Objective, *, priced: bool, currency: str
 ) -> str:
     value = measure(prediction, objective, priced=priced)
+    if objective.kind == "balanced":
+        hours = f"{amount(prediction.node_hours)} node-hours"
+        paid = f"{amount(prediction.cost)} {currency}" if priced else hours
+        return f"{duration(value)} for {paid}"
     if objective.kind == "time":
         return duration(value)
     if objective.kind == "node-hours" or not priced:
@@ -136,15 +143,24 @@ def why_not(
         return "will not do"
     value = measure(prediction, objective, priced=priced)
     least = measure(best, objective, priced=priced)
-    if abs(value - least) <= least * 1e-9:
+    same = abs(value - least) <= least * 1e-9
+    if objective.kind == "balanced":
+        dearer = _price_ratio(prediction, best, priced=priced)
+        if same and dearer > 1.005:
+            return f"no faster, {_at_price(prediction, best, priced=priced)}"
+        if not same and value > least and dearer < 0.995:
+            longer = f"{ratio(value / least)} x as long"
+            return f"{longer}, {_at_price(prediction, best, priced=priced)}"
+    if same:
         if prediction.total_s > best.total_s * (1 + 1e-9):
             return f"{ratio(prediction.total_s / best.total_s)} x as long, and no cheaper"
         if nodes > best_nodes:
             return "no better, with more nodes"
         return "no better; listed later"
     if value < least * (1 - 1e-9):
-        return f"{faster_in_words(prediction, best, priced=priced)}: a near tie"
-    kind = objective.kind if objective.kind != "deadline" else "cost"
+        less = "not worth it" if objective.kind == "balanced" else "a near tie"
+        return f"{faster_in_words(prediction, best, priced=priced)}: {less}"
+    kind = {"deadline": "cost", "balanced": "time"}.get(objective.kind, objective.kind)
     if kind == "cost" and not priced:
         kind = "node-hours"
     if least <= 0:
@@ -156,15 +172,34 @@ def why_not(
 
 
 def faster_in_words(faster: Prediction, chosen: Prediction, *, priced: bool) -> str:
-    """`1 % faster, at 10 x the cost`; of two rows that differ by a near tie in time."""
+    """`1 % faster, at 10 x the cost`; of two rows of which the slower was chosen."""
     gain = 1.0 - faster.total_s / chosen.total_s
-    by_cost = priced and (faster.cost > 0 or chosen.cost > 0)
-    price = faster.cost if by_cost else faster.node_hours
-    paid = chosen.cost if by_cost else chosen.node_hours
-    what = "the cost" if by_cost else "the node-hours"
     share = f"{100 * gain:.1f} %" if gain >= 0.0005 else "less than 0.1 %"
-    times = f"{ratio(price / paid)} x {what}" if paid > 0 else f"{amount(price)}, not for free"
-    return f"{share} faster, at {times}"
+    return f"{share} faster, {_at_price(faster, chosen, priced=priced)}"
+
+
+def _at_price(one: Prediction, chosen: Prediction, *, priced: bool) -> str:
+    """`at 10 x the cost`, beside the chosen row's."""
+    price, paid, what = _prices(one, chosen, priced=priced)
+    if price <= 0:
+        return "for nothing"
+    return (
+        f"at {ratio(price / paid)} x {what}"
+        if paid > 0
+        else f"at {amount(price)}, not for free"
+    )
+
+
+def _price_ratio(one: Prediction, chosen: Prediction, *, priced: bool) -> float:
+    price, paid, _ = _prices(one, chosen, priced=priced)
+    return price / paid if paid > 0 else math.inf
+
+
+def _prices(one: Prediction, chosen: Prediction, *, priced: bool) -> tuple[float, float, str]:
+    """What the two are paid with: money, or node-hours where neither costs any."""
+    if priced and (one.cost > 0 or chosen.cost > 0):
+        return one.cost, chosen.cost, "the cost"
+    return one.node_hours, chosen.node_hours, "the node-hours"
 
 
 def term_seconds(prediction: Prediction) -> dict[str, float]:

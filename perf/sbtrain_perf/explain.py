@@ -221,6 +221,8 @@ def _more_rows(decision: Decision, shown: Sequence[Row], *, priced: bool) -> Ite
         if values and least > 0:
             low, high = ratio(min(values) / least), ratio(max(values) / least)
             text += f": {low} to {high} x the chosen row" if low != high else f": {low} x"
+            if decision.objective.kind == "balanced":
+                text += " in time"
         yield text
 
 

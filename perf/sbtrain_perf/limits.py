@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.job import Job
-from sbtrain_perf.request import Layout, Partition, slurm_partition
+from sbtrain_perf.request import Layout, Partition, Request, slurm_partition
 from sbtrain_perf.wording import count, duration, size
 
 _GIB = 2**30
+PUSHES = "pushes running jobs of others aside: only for those who name it (--partition)"
+LOSES = "may preempt, which ends a run that does not resume: for those who name it"
 MOST_THREADS = 8  # of a core, each of which may be a CPU to Slurm
 
 
@@ -31,6 +34,27 @@ def node_bounds(partition: Partition, job: Job) -> NodeBounds:
         low=max(asked.low, job.hardware.fewest_nodes(partition.gpus_per_node)),
         high=most if asked.high is None else min(asked.high, most),
     )
+
+
+def set_aside(
+    request: Request, partitions: Sequence[Partition]
+) -> tuple[Mapping[str, str], ...]:
+    """Partitions that nobody is sent to unasked, by name, with the reason. One choice after
+    another, until a row will do; who names partitions, or asks for the least time, has all.
+
+    Jobs of some push others' aside: taken only where all do, or a deadline needs it. Runs
+    that do not resume are lost where they may be preempted: taken where nothing else fits.
+    """
+    kind = request.objective.kind
+    pushing = {one.name: PUSHES for one in partitions if one.preempts_others}
+    if request.partition or kind == "time" or len(pushing) == len(partitions):
+        return ({},)
+    if kind == "deadline" and pushing:
+        return pushing, {}
+    losing = {one.name: LOSES for one in partitions if one.preemptible}
+    if kind == "balanced" and losing and not request.resumable:
+        return {**losing, **pushing}, pushing
+    return (pushing,)
 
 
 def partition_refusal(partition: Partition, job: Job) -> str | None:

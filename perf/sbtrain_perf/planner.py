@@ -1,7 +1,8 @@
 """Chooses partition, layout and nodes: every candidate is weighed, exactly.
 
-The objective's least row wins; among equals the one with the fewest nodes. Of rows nearly as
-fast as the fastest, the better trade of time and price wins (sbtrain_perf.near_tie). Work is
+The objective's least row wins; among equals the one with the fewest nodes. What price a gain
+of time is worth is said in sbtrain_perf.near_tie; partitions whose jobs push others aside are
+left to those who ask for them, and to deadlines that nothing else keeps. Work is
 given by epochs (all-reduce on n nodes takes epochs * samples / (n * batch) steps; servers
 apply epochs * samples / batch updates) or by steps, which then are the same for every row:
 more nodes train on more samples, not faster.
@@ -23,7 +24,7 @@ from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Decision, Rest, Row, odds_in_words, why_not
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.limit_risk import SAFE
-from sbtrain_perf.limits import node_bounds
+from sbtrain_perf.limits import node_bounds, set_aside
 from sbtrain_perf.predict import Candidates, Forecast
 from sbtrain_perf.reasons import (
     choice_reason,
@@ -62,8 +63,7 @@ def plan_request(
         PlanError: the request does not say enough to predict anything. A request that no
             row satisfies is not an error here: `chosen` is None and `refusal` says why.
     """
-    weighing = Weighing(request, shape, coefficients, queue_waits or {})
-    choice = _choose(weighing)
+    weighing, choice = _weighed(request, shape, coefficients, queue_waits or {})
     total = count_rows(weighing.lanes)
     candidates = weighing.in_order(_listed(weighing, choice, total))
     forecast = weighing.by_law(candidates)
@@ -86,6 +86,7 @@ def plan_request(
         rest=(Rest(rows=unlisted, reason=_rest_reason(choice)),) if unlisted else (),
         notes=notes(weighing, shape) + said,
         risks=may_lose,
+        value=choice.value if choice else None,
         refusal="" if plan else refusal(rows, weighing, shape),
     )
 
@@ -108,7 +109,7 @@ def examine(
     Raises:
         PlanError: the cluster has no such partition, or as for plan_request.
     """
-    weighing = Weighing(request, shape, coefficients, queue_waits or {})
+    weighing, choice = _weighed(request, shape, coefficients, queue_waits or {})
     names = [p.name for p in weighing.fit]
     if partition not in names:
         for row in weighing.refused:
@@ -127,19 +128,39 @@ def examine(
     if reason:
         return refused_row(partition, reason, nodes=nodes, servers=servers)
     one = Candidates.single(at, nodes=nodes, servers=servers)
-    choice = _choose(weighing)
     return _rows(weighing, choice, one, weighing.by_law(one))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """The best row, and the best of each of the next best pairs behind it."""
+    """The best row, and the best of each of the next best pairs behind it. value: of the best
+    row, what the objective minimises."""
 
     best: Candidates
     prediction: Prediction
     interval_s: float
     odds: float | None  # to keep the deadline
     kept: float  # probability to end before the time limit
+    value: float | None
+
+
+def _weighed(
+    request: Request,
+    shape: ClusterShape,
+    coefficients: Coefficients,
+    queue_waits: Mapping[str, float],
+) -> tuple[Weighing, _Choice | None]:
+    """With as much set aside as still leaves a row that will do."""
+    tried = []
+    for aside in set_aside(request, shape.partitions):
+        weighing = Weighing(request, shape, coefficients, queue_waits, aside)
+        choice = _choose(weighing)
+        if choice is not None and (
+            choice.odds is None or choice.odds >= request.objective.sure
+        ):
+            return weighing, choice
+        tried.append((weighing, choice))
+    return next((one for one in tried if one[1] is not None), tried[-1])
 
 
 def _choose(weighing: Weighing) -> _Choice | None:
@@ -152,6 +173,7 @@ def _choose(weighing: Weighing) -> _Choice | None:
     forecast = weighing.by_law(best, best=0)
     deviations = weighing.deviations(best)
     odds = float(weighing.odds(best)[0]) if by_deadline else None
+    value = float(weighing.values(forecast)[0])
     if odds is not None and odds < HOPELESS:
         return None
     return _Choice(
@@ -160,6 +182,7 @@ def _choose(weighing: Weighing) -> _Choice | None:
         interval_s=float(forecast.interval_s[0]),
         odds=odds,
         kept=float(weighing.kept(best, forecast)[0]),
+        value=value if math.isfinite(value) else None,
     )
 
 

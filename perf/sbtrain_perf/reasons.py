@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from sbtrain_perf.decision import (
     share_in_words,
 )
 from sbtrain_perf.limit_risk import SAFE
-from sbtrain_perf.near_tie import NEAR
+from sbtrain_perf.limits import PUSHES
+from sbtrain_perf.near_tie import FREE, NEAR
 from sbtrain_perf.request import ClusterShape, Plan
 from sbtrain_perf.wording import count, duration, ratio
 
@@ -30,6 +32,7 @@ MANY_RESTARTS = 1e6
 _WORTH_SAYING = 1.05  # times faster than the other layout
 
 _BEST = {
+    "balanced": "best trade of predicted time and {}",
     "time": "shortest predicted time",
     "cost": "least predicted cost",
     "node-hours": "fewest predicted node-hours",
@@ -49,11 +52,17 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     objective, priced = weighing.objective, weighing.priced
     value = in_words(best.prediction, objective, priced=priced, currency=currency)
     odds = best.deadline_odds
-    said = _BEST[objective.kind].format(odds_in_words(odds or 0.0))
+    paid = "cost" if priced else "node-hours"
+    by_odds = objective.kind == "deadline"
+    said = _BEST[objective.kind].format(odds_in_words(odds or 0.0) if by_odds else paid)
     if odds is not None and odds < objective.sure:
         said = f"likeliest to keep the deadline, with {odds_in_words(odds)}"
-    quicker = next((r for r in rows[1:] if _is_quicker(r, best, weighing)), None)
-    if quicker is not None:
+    quicker = min(
+        (r for r in rows[1:] if _is_quicker(r, best, weighing)),
+        key=lambda r: r.prediction.total_s if r.prediction else math.inf,
+        default=None,
+    )
+    if quicker is not None and objective.kind == "time":
         said = f"within {100 * NEAR:g} % of the shortest predicted time, and the better trade"
     text = f"{said}, {value}, on {setup(best)}; {dominant_in_words(best.prediction)}"
     text += counterfactual(best, rows, weighing)
@@ -84,8 +93,10 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
 
 
 def _is_quicker(row: Row, best: Row, weighing: Weighing) -> bool:
-    """Whether the chosen row was preferred to one that is faster by a near tie."""
-    if weighing.objective.kind != "time" or row.prediction is None or best.prediction is None:
+    """Whether the chosen row was preferred to one that is faster, for its price."""
+    if weighing.objective.kind not in ("time", "balanced"):
+        return False
+    if row.prediction is None or best.prediction is None:
         return False
     return row.prediction.total_s < best.prediction.total_s * (1 - 1e-9)
 
@@ -158,7 +169,7 @@ def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str
                 f"{duration(quickest.prediction.total_s)}, on {setup(quickest)}"
             )
     if rows:
-        return f"no plan comes to an end: {setup(rows[0])} {rows[0].rejected}"
+        return f"no plan comes to an end: {setup(rows[0])} {rows[0].rejected}{_aside(weighing)}"
     reasons: dict[str, list[str]] = {}
     for row in weighing.refused:
         reasons.setdefault(row.rejected or "", []).append(row.partition)
@@ -168,6 +179,12 @@ def refusal(rows: Sequence[Row], weighing: Weighing, shape: ClusterShape) -> str
         for reason, names in list(reasons.items())[:3]
     )
     return f"no partition of {shape.name} fits: {said}"
+
+
+def _aside(weighing: Weighing) -> str:
+    """What else would fit, were it asked for."""
+    names = [row.partition for row in weighing.refused if row.rejected == PUSHES]
+    return f"; not weighed: {', '.join(names[:3])}, which {PUSHES}" if names else ""
 
 
 def notes(weighing: Weighing, shape: ClusterShape) -> tuple[str, ...]:
@@ -206,7 +223,10 @@ def chosen_notes(
         )
     partition = next(p for p in weighing.fit if p.name == plan.partition)
     if weighing.priced and partition.price_per_node_hour == 0.0:
-        said.append(f"the site file gives {plan.partition} no price: it counts as free")
+        counts = "as free"
+        if request.objective.kind == "balanced":
+            counts = f"as at {FREE:.0%} of the least price"
+        said.append(f"the site file gives {plan.partition} no price: it counts {counts}")
     if partition.mix:
         types = ", ".join(f"{group.nodes} of {group.gpu.name}" for group in partition.mix)
         pace = "the mean of their speeds" if plan.servers else "the slowest's pace"
@@ -221,6 +241,8 @@ def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
     """How the chosen row may lose work. kept: probability to end before the time limit."""
     at = next(i for i, p in enumerate(weighing.fit) if p.name == plan.partition)
     partition, said = weighing.fit[at], []
+    if partition.preempts_others and not weighing.request.partition:
+        said.append(f"{plan.partition} pushes running jobs of others aside")
     if kept < SAFE:
         limit = duration(float(weighing.terms.limit_s[at]))
         said.append(

@@ -13,7 +13,7 @@ from typing import Literal
 
 Layout = Literal["allreduce", "ps"]
 LayoutChoice = Literal["auto", "allreduce", "ps"]
-ObjectiveKind = Literal["time", "cost", "node-hours", "deadline"]
+ObjectiveKind = Literal["balanced", "time", "cost", "node-hours", "deadline"]
 RoleName = Literal["chief", "worker", "ps"]
 
 PLAN_VERSION = 1
@@ -45,6 +45,8 @@ class Partition:
     A Slurm partition that holds several types of GPU is one Partition a type, named
     `NAME:TYPE`, and one of any nodes, `NAME:mixed`: of that, gpu is the slowest, and mix says
     what there is. gres is what sbatch is asked for; empty: gpu:gpus_per_node.
+
+    preempts_others: a job in it may push running jobs of other partitions aside.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Partition:
     gpus_per_node: int = 0
     price_per_node_hour: float = 0.0
     preemptible: bool = False
+    preempts_others: bool = False
     mean_time_to_preemption_s: float | None = None
     grace_s: float = 0.0
     max_time_s: float | None = None
@@ -110,10 +113,11 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What the plan minimises. Kind 'deadline' alone has the others: deadline_s, and sure,
-    the probability (0.5 to 0.999) with which it must be kept."""
+    """What the plan minimises; balanced: price and time together (sbtrain_perf.near_tie).
+    Kind 'deadline' alone has the others: deadline_s, and sure, the probability (0.5 to 0.999)
+    with which it must be kept."""
 
-    kind: ObjectiveKind = "time"
+    kind: ObjectiveKind = "balanced"
     deadline_s: float | None = None
     sure: float = 0.9
 

@@ -7,7 +7,7 @@ the bounds of request and partition. What does not fit is refused here, with the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -50,15 +50,25 @@ class Room:
         fit: partitions that may do; candidates index into it.
         lanes: ranges of node counts for each partition and number of servers that fit.
         refused: what does not fit.
+
+    Args:
+        aside: partitions that are not to be taken, with the reason.
     """
 
-    def __init__(self, partitions: Sequence[Partition], job: Job, base: Base) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        job: Job,
+        base: Base,
+        *,
+        aside: Mapping[str, str],
+    ) -> None:
         self._job = job
         self._base = base
         self.refused: list[Row] = []
         self.fit: list[Partition] = []
         for partition in partitions:
-            reason = partition_refusal(partition, job)
+            reason = partition_refusal(partition, job) or aside.get(partition.name)
             if reason is None:
                 self.fit.append(partition)
             else:

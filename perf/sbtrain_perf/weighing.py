@@ -16,7 +16,7 @@ from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import FARTHEST, Deviations, normal_quantile
 from sbtrain_perf.job import job_of
 from sbtrain_perf.limit_risk import kept_share, run_again
-from sbtrain_perf.near_tie import nearly_fastest, traded
+from sbtrain_perf.near_tie import FREE, nearly_fastest, traded, worth
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import ClusterShape, Request
 from sbtrain_perf.room import Room
@@ -49,7 +49,9 @@ class Weighing:
         shape: ClusterShape,
         coefficients: Coefficients,
         queue_waits: Mapping[str, float],
+        aside: Mapping[str, str] | None = None,
     ) -> None:
+        """aside: partitions that are not to be taken, with the reason."""
         self.request = request
         self.objective = request.objective
         if self.objective.kind == "deadline" and not self.objective.deadline_s:
@@ -64,14 +66,16 @@ class Weighing:
             )
         self.base = coefficients.base
         self.job = job_of(request, coefficients)
-        room = Room(shape.partitions, self.job, self.base)
+        room = Room(shape.partitions, self.job, self.base, aside=aside or {})
         self.fit, self.lanes, self.refused = room.fit, room.lanes, room.refused
         self.refusal = room.refusal
         self.finder = PartitionTerms(shape, self.job, coefficients)
         self.terms = terms_of(self.fit, self.finder, queue_waits)
         self.predictor = Predictor(self.job, shape, self.base, self.terms)
         self._by_law = LawForecasts(self.predictor)
-        self._dearest = max((p.price_per_node_hour for p in self.fit), default=0.0)
+        prices = [p.price_per_node_hour for p in self.fit if p.price_per_node_hour > 0]
+        self._dearest = max(prices, default=0.0)
+        self._free = FREE * min(prices) if prices else 1.0
         self.priced = self._dearest > 0
         self._alike = Alike(
             self.fit, queue_waits=queue_waits, known=self.finder.learnt_partitions()
@@ -88,6 +92,9 @@ class Weighing:
         better trade of time and node-hours has the lesser value, by a hair."""
         if self.objective.kind == "time":
             return forecast.total_s
+        if self.objective.kind == "balanced":
+            paid = np.where(forecast.cost > 0, forecast.cost, forecast.node_hours * self._free)
+            return worth(forecast.total_s, paid)
         # No row is surer than half to keep a deadline that its prediction misses.
         will_do = np.isfinite(forecast.total_s) & (forecast.total_s <= self.deadline_s)
         if not self.priced or self.objective.kind == "node-hours":

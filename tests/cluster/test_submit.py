@@ -19,6 +19,7 @@ from commands import clean_environ, sbtrain, sbtrainctl
 from sbtrain.slurm.client import JobInfo
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.token import split_comment
+from sbtrain.submission.queue import pushing_aside
 from sbtrain_jobs.process import end_session, run_command, start_process
 
 pytestmark = pytest.mark.slurm
@@ -157,6 +158,7 @@ def test_the_queue_is_reckoned_with(
 
     def planned(steps: int) -> int:
         words = ("--train-dry-run", f"--train-steps={steps}", "--train-layout=ps:1")
+        words = (*words, "-p", "urgent", "--train-objective=time")
         said = sbtrain(*words, "train.sh", cwd=place, environ=environ)
         assert said.returncode == 0, said.stderr
         found = re.search(r"^#SBATCH --nodes=(\d+)$", said.stdout, re.M)
@@ -301,3 +303,7 @@ def test_inside_a_job_it_warns(
     said = sbtrain(*words, cwd=place, environ={**environ, "SLURM_JOB_ID": "12"})
     assert said.returncode == 0
     assert "warning: this is inside job 12" in said.stderr
+
+
+def test_slurm_itself_says_whose_jobs_push_others_aside(slurm: CommandsClient) -> None:
+    assert pushing_aside(slurm.partitions()) == {"urgent"}

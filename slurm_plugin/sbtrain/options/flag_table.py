@@ -26,8 +26,9 @@ _WHERE = (
     (
         "train-objective",
         "O",
-        "what is to be least: time, cost or node-hours; or deadline:6h@95%, the cheapest that "
-        "ends within 6 h with a probability of 95 % [time]",
+        "what is to be least: time, cost, node-hours, or balanced: time at a fair price; or "
+        "deadline:6h@95%, the cheapest that ends within 6 h with a probability of 95 % "
+        "[balanced]",
     ),
     ("train-site", "SITE", "file that describes the cluster, by name or path [$SBTRAIN_SITE]"),
 )

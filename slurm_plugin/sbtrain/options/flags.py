@@ -172,7 +172,7 @@ def _nodes(name: str, value: str) -> NodeRange:
 
 def _objective(name: str, value: str) -> Objective:
     match value.partition(":"):
-        case ("time" | "cost" | "node-hours" as kind, "", ""):
+        case ("balanced" | "time" | "cost" | "node-hours" as kind, "", ""):
             return Objective(kind=kind)
         case ("deadline", ":", wanted) if found := _DEADLINE.fullmatch(wanted):
             parts = [float(part or 0) for part in found.groups()]
@@ -184,8 +184,8 @@ def _objective(name: str, value: str) -> Objective:
     raise _bad(
         name,
         value,
-        "time, cost, node-hours, or deadline:T@P% with T like 90m, 6h, 1d12h, 100 years at "
-        "most, and P from 50 to 99.9 (deadline:T is deadline:T@90%)",
+        "balanced, time, cost, node-hours, or deadline:T@P% with T like 90m, 6h, 1d12h, 100 "
+        "years at most, and P from 50 to 99.9 (deadline:T is deadline:T@90%)",
     )
 
 

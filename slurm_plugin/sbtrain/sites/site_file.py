@@ -284,6 +284,7 @@ def _partition(name: str, data: dict[str, Any], gpus: dict[str, GpuType]) -> Par
         gpu=gpu,
         gpus_per_node=data.get("gpus_per_node", 1) if gpu else 0,
         preemptible=data.get("preemptible", False),
+        preempts_others=data.get("preempts_others", False),
         scratch_path=data.get("scratch"),
         scratch_bytes=int(data.get("scratch_gib", 0) * _GIB),
         **given,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from sbtrain.options.flags import FLAGS, read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
 from sbtrain.submission.notes import serves_any_layout
-from sbtrain.submission.queue import Waits, queue_waits
+from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside, queue_waits
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import slurm_partition
@@ -91,6 +91,10 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
 
     shape = load_site(asked.options.site, around.environ)
     _check_partition(asked.request.partition, shape)
+    known = Known()
+    if client is not None and _is_open(asked.request):
+        known = ask_partitions(client)
+        shape = _with_pushing(shape, pushing_aside(known.partitions))
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
     planner = _Planner(
@@ -109,7 +113,7 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
             warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
             asked, decision = unbound, without
     if client is not None and _is_open(asked.request):
-        waits = queue_waits(asked, decision.rows, client, gres=_gres(shape))
+        waits = queue_waits(asked, decision.rows, client, known=known, gres=_gres(shape))
         warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
@@ -158,10 +162,12 @@ def _with_waits(
     if waits.refused:
         kept = tuple(one for one in shape.partitions if one.name not in waits.refused)
         shape = dataclasses.replace(shape, partitions=kept)
-    if not waits.refused and not any(waits.seconds.values()):
+    marked = _with_pushing(shape, waits.pushing)
+    if not waits.refused and not any(waits.seconds.values()) and marked == shape:
         return shape, decision
+    shape = marked
     later = planner.plan(request, shape, waits.seconds)
-    if not waits.at_once or request.objective.kind != "time":
+    if not waits.at_once or request.objective.kind not in ("balanced", "time"):
         return shape, later
     free = tuple(
         dataclasses.replace(one, max_nodes_per_job=waits.at_once[one.name])
@@ -172,9 +178,20 @@ def _with_waits(
     small = dataclasses.replace(shape, partitions=free)
     passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
     sooner = planner.plan(request, small, passed)
-    if _total_s(sooner) < _total_s(later):
+    if _value(sooner) < _value(later):
         return small, sooner
     return shape, later
+
+
+def _with_pushing(shape: ClusterShape, names: Collection[str]) -> ClusterShape:
+    """Partitions whose jobs Slurm lets push others aside, marked as the site file may."""
+    marked = tuple(
+        dataclasses.replace(one, preempts_others=True)
+        if {one.name, slurm_partition(one.name)} & set(names)
+        else one
+        for one in shape.partitions
+    )
+    return dataclasses.replace(shape, partitions=marked)
 
 
 def _gres(shape: ClusterShape) -> dict[str, str]:
@@ -187,8 +204,8 @@ def _is_open(request: Request) -> bool:
     return several or request.nodes.low != request.nodes.high
 
 
-def _total_s(decision: Decision) -> float:
-    return decision.chosen.prediction.total_s if decision.chosen else math.inf
+def _value(decision: Decision) -> float:
+    return math.inf if decision.value is None else decision.value
 
 
 def _without_limit(request: Request) -> Request:

@@ -1,4 +1,5 @@
-"""How long a job would wait, by partition, and how many nodes would start at once.
+"""How long a job would wait, by partition, how many nodes would start at once, and whose
+running jobs it would push aside.
 
 Slurm is asked by sbatch --test-only about the best row of each partition; where that would
 wait, about half as many nodes, and half again. Slurm spends a job id on each question, so
@@ -10,29 +11,74 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
 from sbtrain.options.argv import given
 from sbtrain.slurm.client import Submission
 from sbtrain.submission.asked import GPU_OPTIONS
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.request import slurm_partition
 
 if TYPE_CHECKING:
-    from sbtrain.slurm.client import SlurmClient
+    from sbtrain.slurm.client import PartitionInfo, SlurmClient
     from sbtrain.submission.asked import Asked
     from sbtrain_perf.decision import Row
 
 MOST_PARTITIONS = 6
 MOST_HALVINGS = 4
+_NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 AT_ONCE_S = 60.0  # a wait of the scheduler's own making
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The partitions that Slurm has; none where no Slurm is. silence: why a Slurm that is
+    there did not tell."""
+
+    partitions: tuple[PartitionInfo, ...] = ()
+    silence: str = ""
+
+
+def ask_partitions(client: SlurmClient) -> Known:
+    try:
+        return Known(partitions=client.partitions())
+    except SlurmMissingError:
+        return Known()
+    except SlurmError as error:
+        return Known(silence=error.message)
+
+
+def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
+    """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
+    of a higher tier, on some of the nodes of one that may be preempted."""
+
+    @cache
+    def nodes(text: str) -> frozenset[str]:
+        try:
+            return frozenset(expand(text))
+        except LaunchError:
+            return frozenset()
+
+    weak = [one for one in partitions if set(one.preempt_mode.split(",")) - _NO_PREEMPTION]
+    return frozenset(
+        one.name
+        for one in partitions
+        if any(
+            one.priority_tier > other.priority_tier and nodes(one.nodes) & nodes(other.nodes)
+            for other in weak
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
     """seconds: the wait in each partition that was asked about. at_once: where that is long,
     nodes that would start now. refused: partitions in which Slurm would never start the
-    job, with its reason. silence: why a Slurm that is there did not tell.
+    job, with its reason. pushing: partitions in which it would start by pushing running jobs
+    aside. silence: why a Slurm that is there did not tell.
 
     All are empty where no Slurm is, where the site file is that of another cluster, and
     where Slurm refuses the job everywhere: sbatch will say why."""
@@ -40,6 +86,7 @@ class Waits:
     seconds: dict[str, float] = field(default_factory=dict)
     at_once: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    pushing: set[str] = field(default_factory=set)
     silence: str = ""
 
 
@@ -48,6 +95,7 @@ def queue_waits(
     rows: Sequence[Row],
     client: SlurmClient,
     *,
+    known: Known,
     gres: Mapping[str, str] | None = None,
     now: Callable[[], float] = time.time,
 ) -> Waits:
@@ -60,12 +108,12 @@ def queue_waits(
         if row.prediction is not None:
             best.setdefault(row.partition, row)
     waits = Waits()
+    names = {partition.name for partition in known.partitions}
+    if not names & {slurm_partition(name) for name in best}:
+        return Waits(silence=known.silence)
     try:
-        known = {partition.name for partition in client.partitions()}
-        if not known & {slurm_partition(name) for name in best}:
-            return Waits()
         for name, row in list(best.items())[:MOST_PARTITIONS]:
-            if slurm_partition(name) not in known:
+            if slurm_partition(name) not in names:
                 waits.refused[name] = "Slurm has no such partition"
                 continue
             try:
@@ -89,8 +137,10 @@ def _ask(
 ) -> None:
     def wait_s(nodes: int) -> float:
         question = _question(asked, slurm_partition(row.partition), nodes, gres)
-        start_s = client.test_only(question).start_time_s
-        return max(start_s - now(), 0.0)
+        said = client.test_only(question)
+        if said.preempts:
+            waits.pushing.add(row.partition)
+        return max(said.start_time_s - now(), 0.0)
 
     nodes, least = row.nodes, asked.request.nodes.low
     waits.seconds[row.partition] = longest_s = wait_s(nodes)

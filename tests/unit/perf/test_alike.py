@@ -43,7 +43,7 @@ def rows(decision: Decision) -> list[tuple[str, int, int, str | None]]:
 @given(
     st.lists(st.integers(0, 2), min_size=2, max_size=20),
     st.sampled_from([None, "p0", "p3"]),
-    st.sampled_from(["time", "cost", "node-hours", "deadline"]),
+    st.sampled_from(["balanced", "time", "cost", "node-hours", "deadline"]),
 )
 def test_the_decision_is_that_of_searching_each(
     kinds: list[int], waits: str | None, kind: str

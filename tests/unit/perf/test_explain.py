@@ -73,7 +73,7 @@ def test_the_chosen_row_is_marked_and_alone_in_it() -> None:
 
 
 def test_every_partition_and_layout_shows_with_what_it_would_take() -> None:
-    table = plan_table(decide(), SHAPE)
+    table = plan_table(decide(objective=Objective(kind="time")), SHAPE)
     for start in ("> ", "  "):
         assert any(line.startswith(start) for line in table.splitlines())
     assert " 90 %  " in table

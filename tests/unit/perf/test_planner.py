@@ -161,7 +161,9 @@ PARTITIONS = st.builds(
     scratch_path=st.sampled_from([None, "/tmp/%n"]),
 )
 OBJECTIVES = st.one_of(
-    st.sampled_from(["time", "cost", "node-hours"]).map(lambda kind: Objective(kind=kind)),
+    st.sampled_from(["balanced", "time", "cost", "node-hours"]).map(
+        lambda kind: Objective(kind=kind)
+    ),
     st.floats(20.0, 1e6).map(lambda s: Objective(kind="deadline", deadline_s=s)),
 )
 REQUESTS = st.builds(
@@ -191,8 +193,11 @@ REQUESTS = st.builds(
 def test_the_choice_is_the_best_of_all_rows(
     asked: Request, partitions: list[Partition], few_rows: int, data: st.DataObject
 ) -> None:
-    """Against predicting every single row: the search may not lose the best one."""
+    """Against predicting every single row: the search may not lose the best one. All
+    partitions are named: none is set aside."""
     shape = cluster(*partitions)
+    names = ",".join(one.name for one in partitions)
+    asked = dataclasses.replace(asked, partition=names)
     waits = {p.name: data.draw(st.sampled_from([0.0, 500.0])) for p in partitions}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "FEW_ROWS", few_rows)
@@ -307,7 +312,8 @@ def test_a_hair_of_time_is_not_worth_ten_times_the_price() -> None:
     def chosen(gain: float) -> tuple[str, str]:
         dear = partition("dear", price_per_node_hour=10.0)
         cheap = partition("cheap")
-        one = request(nodes=NodeRange(low=4, high=4), layout="allreduce")
+        time = Objective(kind="time")
+        one = request(nodes=NodeRange(low=4, high=4), layout="allreduce", objective=time)
         total = decide(one, cluster(cheap)).chosen
         assert total is not None
         waits = {"cheap": total.prediction.total_s * gain}
@@ -326,7 +332,7 @@ def test_a_near_tie_is_seen_among_millions_of_rows() -> None:
     """In one partition alone, more nodes past the knee of the curve cost more than they gain;
     the reason says so, and the fastest row is listed."""
     big = cluster(partition("a", nodes=5000, max_nodes_per_job=5000))
-    decision = decide(request(epochs=100), big)
+    decision = decide(request(epochs=100, objective=Objective(kind="time")), big)
     chosen = chosen_row(decision)
     faster = [r for r in decision.rows if "a near tie" in (r.rejected or "")]
     assert faster
@@ -366,7 +372,7 @@ def test_queue_waits_turn_the_choice() -> None:
 
 def test_the_reason_names_the_winner_its_main_term_and_the_runner_up() -> None:
     shape = cluster(partition("fast", cores_per_node=32), partition("slow"))
-    plan = decide(request(), shape).chosen
+    plan = decide(request(objective=Objective(kind="time")), shape).chosen
     assert plan is not None
     assert plan.reason.startswith("shortest predicted time, ")
     assert "of fast with" in plan.reason

@@ -111,7 +111,8 @@ def test_saturated_servers_are_why_all_reduce_is_faster() -> None:
 
 def test_a_slow_network_is_why_servers_are_faster() -> None:
     shape = cluster(partition(network_bytes_s=2e8))
-    plan = decide(request(steps=1000, epochs=None), shape).chosen
+    time = Objective(kind="time")
+    plan = decide(request(steps=1000, epochs=None, objective=time), shape).chosen
     assert plan is not None
     assert plan.layout == "ps"
     asked = request(steps=1000, epochs=None, nodes=NodeRange(low=4, high=8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,18 @@ from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flags import FLAGS
 from sbtrain.options.script import Script
+from sbtrain.slurm.client import StartEstimate, Submission
 from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.fake_cluster import fake_partition
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
+from sbtrain.submission.queue import pushing_aside
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
 
 
 def outcome(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Planned:
-    line = split_command_line([*words, "--train-site=private", "train.sh"], FLAGS)
+    line = split_command_line(["--train-site=private", *words, "train.sh"], FLAGS)
     script = Script(name="train.sh", folder=tmp_path, content=PLAIN, shown="train.sh")
     environ = {"SBTRAIN_HOME": str(tmp_path / "home")}
     around = Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
@@ -63,7 +66,8 @@ def test_a_silent_slurm_is_no_obstacle(
 
 def test_a_partition_that_slurm_does_not_have_is_left_out(tmp_path: Path) -> None:
     slurm = FakeSlurm(partitions=[fake_partition("standard", "c[1-4]", default=True)])
-    found = outcome("--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    words = ("--train-steps=1000", "--train-objective=time")
+    found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "standard"
     assert "urgent is left out: Slurm has no such partition" in found.warnings
 
@@ -71,8 +75,77 @@ def test_a_partition_that_slurm_does_not_have_is_left_out(tmp_path: Path) -> Non
 def test_the_site_of_another_cluster_is_not_asked_about(tmp_path: Path) -> None:
     slurm = FakeSlurm(partitions=[fake_partition("other", "c[1-4]", default=True)])
     found = outcome("--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
-    assert chosen(found).partition == "urgent"
+    assert chosen(found).partition == "standard"  # of the others one preempts, one is preempted
     assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("tier", "mode", "nodes", "pushes"),
+    [
+        (10, "REQUEUE", "c[1-4]", True),
+        (10, "GANG,SUSPEND", "c[3-4]", True),
+        (10, "CANCEL", "g[1-4]", False),
+        (1, "REQUEUE", "c[1-4]", False),
+        (10, "OFF", "c[1-4]", False),
+        (10, "GANG", "c[1-4]", False),
+        (10, "REQUEUE", "(null)", False),
+    ],
+)
+def test_who_pushes_aside_is_known_from_slurms_tiers(
+    tier: int, mode: str, nodes: str, pushes: bool
+) -> None:
+    weak = dataclasses.replace(
+        fake_partition("spot", "c[1-4]", preempt_mode=mode), nodes=nodes, priority_tier=1
+    )
+    one = fake_partition("prod", "c[1-8]", tier=tier)
+    assert pushing_aside([weak, one]) == (frozenset({"prod"}) if pushes else frozenset())
+
+
+SITE = """\
+name = "two"
+shared_gb_s = 1
+shared_client_gb_s = 1
+[partitions.calm]
+nodes = 4
+cores_per_node = 4
+memory_gib_per_node = 15
+[partitions.prod]
+nodes = 4
+cores_per_node = 64
+memory_gib_per_node = 15
+"""
+
+
+class Pushing(FakeSlurm):
+    """Starts jobs of `prod` in place of job 44, by QOS: no tier says so."""
+
+    def test_only(self, submission: Submission) -> StartEstimate:
+        said = super().test_only(submission)
+        return dataclasses.replace(said, preempts=("44",) if said.partition == "prod" else ())
+
+
+def on_two(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Planned:
+    (tmp_path / "two.toml").write_text(SITE)
+    site = f"--train-site={tmp_path}/two.toml"
+    return outcome(*words, site, "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize("by", ["tier", "qos"])
+def test_nobody_is_pushed_aside_who_slurm_says_would_be(by: str, tmp_path: Path) -> None:
+    """The site file does not know; whoever names the partition has it."""
+    calm = fake_partition("calm", "c[1-4]", default=True, preempt_mode="REQUEUE")
+    prod = fake_partition("prod", "c[1-4]", tier=10 if by == "tier" else 1)
+    slurm = (FakeSlurm if by == "tier" else Pushing)(partitions=[calm, prod])
+    assert chosen(on_two(slurm=None, tmp_path=tmp_path)).partition == "prod"
+    found = on_two(slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "calm"
+    (row,) = [row for row in found.decision.rows if row.partition == "prod"]
+    assert "pushes running jobs of others aside" in (row.rejected or "")
+    named = on_two("--partition=prod", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(named).partition == "prod"
+    asked = on_two("--train-objective=time", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(asked).partition == "prod"
+    assert "prod pushes running jobs of others aside" in asked.decision.risks
 
 
 def test_what_slurm_refuses_everywhere_is_for_sbatch_to_say(tmp_path: Path) -> None:

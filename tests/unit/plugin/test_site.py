@@ -266,6 +266,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
         "burst_path": '"/b"',
         "gpu": '"G"',
         "preemptible": "true",
+        "preempts_others": "true",
         "scratch": '"/s"',
         "nodes": 9,
         "max_nodes_per_job": 8,
@@ -292,7 +293,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     assert hours == (25_200.0, 25_200.0, 356_400.0)
     assert (read.max_nodes_per_job, read.cores_per_node, read.gpus_per_node) == (8, 7, 7)
     assert (read.memory_gib_per_node, read.price_per_node_hour, read.grace_s) == (7.0,) * 3
-    assert (read.preemptible, read.scratch_path) == (True, "/s")
+    assert (read.preemptible, read.preempts_others, read.scratch_path) == (True, True, "/s")
     assert (read.scratch_bytes, read.scratch_bytes_s) == (7 * 2**30, 7e9)
     assert read.network_bytes_s == 8.75e8
     # Leaving any one out must change what is read, or be refused.
