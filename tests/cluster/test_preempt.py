@@ -38,7 +38,7 @@ def assert_resumed_where_saved(run: SlurmRun, *, cause: str) -> int:
     first, second = run.attempts
     saved = first.saved_step
     assert saved is not None
-    assert saved in run.saved_steps or run.saved_steps
+    assert saved in run.saved_steps
     assert (first.cause, first.exit_code, first.requeued) == (cause, 85, True)
     for rank in range(run.plan.workers):
         log = run.log(f"worker-{rank}", attempt=1)
