@@ -4,23 +4,31 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := perf,staging,mpich,tensorflow-cpu
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Most tests wait: more workers than cores. One at a time from the list, files' groups whole.
+WORKERS ?= 5
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint types layers unit cluster-tests clean
+.PHONY: help demo test test-long test-debian13 soak lint types layers clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 demo: $(VENV)/.runtime  ## Train, be preempted, resume and learn on a private Slurm
 	$(BIN)/python jobs/examples/demo.py --folder demo-run --cluster .sbtrain/cluster
 
 test: $(VENV)/.dev lint types layers  ## Everything a change must pass
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
-test-long: $(VENV)/.dev  ## The slow tests: fuzzing, thousands of kills, accounting
-	.ci/prepare-system accounting machine-room
-	$(BIN)/python -m pytest -m slow
+test-long: $(VENV)/.long  ## The slow tests: fuzzing, a thousand kills, accounting, PyTorch
+	$(PYTEST) -m slow
+
+test-debian13:  ## `make test` on Debian 13, in a root folder below build/; as root
+	.ci/on-debian trixie make test
+
+soak: $(VENV)/.dev  ## The tests of `make test` TIMES times beside a busy loop on every core
+	PYTEST='$(PYTEST)' .ci/soak $(TIMES)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -48,5 +56,11 @@ $(VENV)/.runtime: setup.py pyproject.toml .ci/prepare-system .ci/constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
+	@PYTHON=$(PYTHON) .ci/prepare-system tests
 	$(PIP) install -q -c .ci/constraints.txt -e '.[$(EXTRAS),dev]'
+	@touch $@
+
+$(VENV)/.long: $(VENV)/.dev
+	@PYTHON=$(PYTHON) .ci/prepare-system accounting
+	$(PIP) install -q -c .ci/constraints.txt -e '.[torch]'
 	@touch $@

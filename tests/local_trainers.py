@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from plans import example_plan
 from sbtrain_jobs.layouts.environment import RoleContext, role_environment
 from sbtrain_jobs.layouts.ranks import counting_ranks
 from sbtrain_jobs.node_agent.held_port import HeldPort
-from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_jobs.process import end_session, run_command
 from sbtrain_jobs.supervisor.stop_agreement import (
     HeldAt,
     Joined,
@@ -44,6 +42,7 @@ from sbtrain_jobs.wire.messages import (
 )
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Layout, Plan, Role
+from tensorflow_once import Forked, TensorFlowParent
 
 WITHIN_S = 150.0
 
@@ -81,8 +80,9 @@ class LocalAttempt:
     plan: Plan
     number: int
     script: Path
+    parent: TensorFlowParent
     script_args: Sequence[str] = ()
-    processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[int, Forked] = field(default_factory=dict)
     said: list[Message] = field(default_factory=list)
     state: StopState = field(default_factory=StopState)
 
@@ -111,11 +111,8 @@ class LocalAttempt:
             )
             environment = {**os.environ, **role_environment(self.plan, context)}
             with (self.logs / f"{role.name}-{role.index}.log").open("wb") as log:
-                self.processes[rank] = start_process(
-                    [sys.executable, str(self.script), *self.script_args],
-                    env=environment,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
+                self.processes[rank] = self.parent.start(
+                    self.script, *self.script_args, env=environment, output=log.fileno()
                 )
         return self
 

@@ -1,26 +1,30 @@
-"""Runs submitted to a real Slurm: a plan, a job script as sbtrain writes it, and what Slurm
-and the run folder tell of it."""
+"""Runs submitted to a real Slurm: a plan that the test made, all else as `sbtrain` does it, and
+what Slurm and the run folder tell of it."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from plans import example_plan
+from sbtrain.options.argv import split_command_line
+from sbtrain.options.directives import read_directives
+from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.script import Script
+from sbtrain.slurm.client import Submission
+from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.submission.asked import additions, ask, with_options
+from sbtrain.submission.job_script import JobScript, job_script
+from sbtrain.submission.run_files import placed, write_run_folder
 from sbtrain_jobs.process import run_command
 from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts
 from sbtrain_jobs.run_folder import RunFolder
-from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Plan
-
-SCRIPT = """#!/bin/bash
-trap '' {signal}
-exec "{python}" -P -m sbtrain.commands.batch "{plan}"
-"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,24 +36,54 @@ class SlurmRun:
     environment: Mapping[str, str]
     job_id: str = ""
 
-    def submit(self, *options: str, nodelist: str = "") -> str:
-        plan_path = Path(self.plan.run_dir) / "plan.json"
-        plan_path.write_text(plan_to_json(self.plan))
-        script = self.folder / "job.sh"
-        script.write_text(
-            SCRIPT.format(
-                python=sys.executable, plan=plan_path, signal=self.plan.preemption_signal
-            )
+    def submit(
+        self,
+        *options: str,
+        nodelist: str = "",
+        behind: Sequence[str] = (),
+        not_added: str = "",
+    ) -> str:
+        """Hand the plan over as `sbtrain` does.
+
+        Args:
+            options: what the user says to sbatch.
+            behind: sbatch's last words, against which sbtrain's own do not count.
+            not_added: an option that sbtrain would add and that is left out.
+        """
+        words = [f"--partition={self.plan.partition}", f"--output={self.folder}/job.out"]
+        words += [f"--nodelist={nodelist}"] if nodelist else []
+        words += options or ("--signal=B:USR1@60", "--time=10")
+        path = Path(self.plan.script)
+        script = Script(
+            name=path.name, folder=path.parent, content=path.read_bytes(), shown=path.name
         )
-        argv = [
-            *("sbatch", "--parsable", f"--partition={self.plan.partition}"),
-            *(f"--nodes={self.plan.nodes}", "--ntasks-per-node=1", "--exclusive"),
-            *("--requeue", "--open-mode=append", f"--output={self.folder}/job.out"),
-            *([f"--nodelist={nodelist}"] if nodelist else []),
-            *(options or ("--signal=B:USR1@60", "--time=10")),
-            str(script),
-        ]
-        self.job_id = self.slurm(argv).strip()
+        line = split_command_line([*words, script.name, *self.plan.script_args], FLAGS)
+        found = read_directives(script.text, file=script.shown, train_flags=FLAGS)
+        said = read_flags(line.train, found.train)
+        asked = ask(line, said, script, found, cwd=self.folder, environ={})
+        added = additions(asked, self.plan)
+        if not_added:
+            kept = [one for one in added.directives if not one.startswith(f"{not_added}=")]
+            added = replace(added, directives=tuple(kept))
+        self.plan = with_options(asked, placed(self.plan, script, now=datetime.now(UTC)), added)
+        parts = JobScript(
+            directives=added.directives,
+            user_lines=found.kept_lines,
+            python=sys.executable,
+            script_dir=str(script.folder),
+            plan_path=str(Path(self.plan.run_dir) / PLAN_NAME),
+        )
+        job_path = write_run_folder(
+            self.plan, script=script, job_text=job_script(self.plan, parts)
+        )
+        submission = Submission(
+            options=(*asked.sbatch_words, *added.words, *behind),
+            script=job_path,
+            token=self.plan.run_id,
+            working_dir=self.folder,
+        )
+        client = CommandsClient(environ={**os.environ, **self.environment})
+        self.job_id = client.submit(submission).job_id
         return self.job_id
 
     def slurm(self, argv: list[str]) -> str:
@@ -119,7 +153,6 @@ def slurm_run(
 ) -> SlurmRun:
     """A run of `script` on two nodes of the private cluster."""
     run_dir = folder / "run"
-    run_dir.mkdir()
     path = folder / name
     path.write_text(script.replace("STEP_S", str(step_s)))
     plan = replace(
@@ -131,6 +164,5 @@ def slurm_run(
         scratch_path=None,
         checkpoint_dir=str(run_dir / "checkpoints"),
         checkpoint_interval_s=3600.0,
-        sbatch_options=("--signal=B:USR1@60",),
     )
     return SlurmRun(plan=replace(plan, **changes), folder=folder, environment=environment)

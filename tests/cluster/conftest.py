@@ -21,6 +21,7 @@ import pytest
 
 from sbtrain.cluster import PrivateCluster, down, up
 from sbtrain.cluster.errors import SlurmNotInstalledError
+from slurm_runs import SlurmRun
 
 
 @contextmanager
@@ -52,6 +53,15 @@ def slurm_folder(slurm_cluster: PrivateCluster) -> Path:
 def slurm_environment(slurm_cluster: PrivateCluster) -> dict[str, str]:
     """What to merge into the environment of a child that talks to the session's cluster."""
     return dict(slurm_cluster.environment)
+
+
+@pytest.fixture
+def runs() -> Iterator[list[SlurmRun]]:
+    """Whatever a test appends is cancelled after it."""
+    made: list[SlurmRun] = []
+    yield made
+    for run in made:
+        run.cancel()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,14 +35,6 @@ ROLES: dict[Layout, tuple[Role, ...]] = {
         Role(name="worker", index=1, node=2),
     ),
 }
-
-
-@pytest.fixture
-def runs() -> Iterator[list[SlurmRun]]:
-    runs: list[SlurmRun] = []
-    yield runs
-    for run in runs:
-        run.cancel()
 
 
 @pytest.mark.parametrize("layout", list(ROLES))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,6 @@ from sbtrain_staging.errors import SourceError
 from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
-
-
-@pytest.fixture
-def runs() -> Iterator[list[SlurmRun]]:
-    runs: list[SlurmRun] = []
-    yield runs
-    for run in runs:
-        run.cancel()
 
 
 def test_two_nodes_train_to_the_end(
@@ -128,7 +119,7 @@ def test_a_job_with_fewer_nodes_than_the_plan_says_so(
 ) -> None:
     run = slurm_run(tmp_path, slurm_environment, TRAIN, partition="standard", nodes=2)
     runs.append(run)
-    run.submit("--nodes=1", "--time=5")
+    run.submit("--time=5", behind=["--nodes=1"])
     run.wait_for_state("COMPLETED", "FAILED", within_s=30)
     assert run.shown("ExitCode") == "21:0"
     assert "the job has 1 node " in run.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ PREEMPTOR = (
     *("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--nodes=2"),
     *("--time=1", "--output=/dev/null", "--wrap=sleep 1"),
 )
-
-
-@pytest.fixture
-def runs() -> Iterator[list[SlurmRun]]:
-    made: list[SlurmRun] = []
-    yield made
-    for run in made:
-        run.cancel()
 
 
 def assert_complete(run: SlurmRun) -> None:
@@ -45,7 +36,6 @@ def test_a_script_that_hangs_when_all_is_saved_is_complete_at_the_time_limit(
         HANGS_AT_ITS_END,
         partition="standard",
         steps=5,
-        sbatch_options=(EARLY,),
     )
     runs.append(run)
     run.submit("--time=1", EARLY, nodelist="c1,c2")
@@ -61,7 +51,6 @@ def test_a_script_that_hangs_in_a_step_fails_at_the_time_limit(
         TRAIN.replace("weight += 1", "weight += 1; step < 3 or time.sleep(1000)"),
         partition="standard",
         steps=60,
-        sbatch_options=(EARLY,),
     )
     runs.append(run)
     run.submit("--time=1", EARLY, nodelist="c3,c4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from plans import example_plan
 from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
-
-
-@pytest.fixture
-def runs() -> Iterator[list[SlurmRun]]:
-    runs: list[SlurmRun] = []
-    yield runs
-    for run in runs:
-        run.cancel()
 
 
 def preemptor(run: SlurmRun, nodelist: str, *, seconds: int = 2) -> str:
@@ -38,7 +29,7 @@ def assert_resumed_where_saved(run: SlurmRun, *, cause: str) -> int:
     first, second = run.attempts
     saved = first.saved_step
     assert saved is not None
-    assert saved in run.saved_steps or run.saved_steps
+    assert saved in run.saved_steps
     assert (first.cause, first.exit_code, first.requeued) == (cause, 85, True)
     for rank in range(run.plan.workers):
         log = run.log(f"worker-{rank}", attempt=1)
@@ -58,7 +49,8 @@ def test_a_preempted_run_saves_is_requeued_once_resumes_and_finishes(
         tmp_path, slurm_environment, TRAIN, partition="spot", steps=150, grace_s=15.0
     )
     runs.append(run)
-    run.submit("--time=10", *([f"--signal={signal}"] if signal else []), nodelist="g1,g2")
+    said = [f"--signal={signal}"] if signal else []
+    run.submit("--time=10", *said, nodelist="g1,g2", not_added="" if signal else "--signal")
     run.wait_for_steps()
     urgent = preemptor(run, "g1,g2")
     run.wait_for_state("PENDING", within_s=40)

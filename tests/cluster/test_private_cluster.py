@@ -288,6 +288,7 @@ def test_three_at_once(tmp_path: Path) -> None:
             down(place)
 
 
+@pytest.mark.slow
 def test_accounting(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     try:

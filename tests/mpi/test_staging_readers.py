@@ -159,6 +159,7 @@ def test_tensorflow_trains_on_rows_that_still_come(nodes, tmp_path: Path) -> Non
     assert len(labels) == 2000
 
 
+@pytest.mark.slow
 def test_torch_reads_rows_that_still_come(nodes, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from torch.utils.data import DataLoader

@@ -19,6 +19,7 @@ from sbtrain_jobs.errors import CheckpointError, CommandError
 from sbtrain_jobs.process import run_command
 from sbtrain_jobs.training.checkpoint import LEFTOVER_AFTER_S, MANIFEST, CheckpointStore
 from sbtrain_staging.publish import TEMPORARY_MARK
+from users import bound_by_permissions
 
 KILLED_SAVER = Path(__file__).parents[2] / "fakes" / "killed_saver.py"
 
@@ -282,12 +283,11 @@ def test_a_disk_that_fails_while_flushing_is_said(
     assert visible(store) == ["step-1"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_forbidden_folder_is_said(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(CheckpointError, match="Permission denied"):
-        CheckpointStore(tmp_path / "checkpoints").write(1, save)
-    tmp_path.chmod(0o700)
+def test_a_forbidden_folder_is_said() -> None:
+    with bound_by_permissions() as folder:
+        folder.chmod(0o500)
+        with pytest.raises(CheckpointError, match="Permission denied"):
+            CheckpointStore(folder / "checkpoints").write(1, save)
 
 
 def test_a_folder_that_can_be_written_passes_and_keeps_nothing_of_the_trial(

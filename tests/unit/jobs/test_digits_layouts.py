@@ -4,7 +4,7 @@ stopped at an agreed step, resumed, finished."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import functools
 import json
 import os
 import signal
@@ -16,20 +16,16 @@ from pathlib import Path
 import pytest
 
 from local_trainers import LocalAttempt, local_plan
-from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_jobs.process import end_session, run_command
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.request import Layout
+from tensorflow_once import TensorFlowParent
 
 EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"
 STEPS = 300
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"
-    ),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +34,12 @@ pytestmark = [
     ids=["allreduce", "ps"],
 )
 def test_trains_stops_resumes_and_finishes(
-    tmp_path: Path, digits: Path, layout: Layout, workers: int, servers: int
+    tmp_path: Path,
+    with_tensorflow: TensorFlowParent,
+    digits: Path,
+    layout: Layout,
+    workers: int,
+    servers: int,
 ) -> None:
     plan = local_plan(
         tmp_path, layout=layout, workers=workers, servers=servers, steps=STEPS, data=digits
@@ -46,15 +47,14 @@ def test_trains_stops_resumes_and_finishes(
     script = EXAMPLES / "train_digits.py"
     chief = 0
 
-    with LocalAttempt(
-        plan=plan, number=0, script=script, script_args=["--min-step-ms=20"]
-    ) as first:
+    start = functools.partial(LocalAttempt, plan=plan, script=script, parent=with_tensorflow)
+    with start(number=0, script_args=["--min-step-ms=20"]) as first:
         first.watch_until_step(20)
         first.signal_as_slurm(signal.SIGUSR1)
         first.signal_as_slurm(signal.SIGTERM)
         first.ask_to_stop()
         codes = first.wait()
-        assert set(first.end_parked(signal.SIGTERM).values()) <= {0}
+        assert list(first.end_parked(signal.SIGTERM).values()) == [0] * len(first.parked())
     assert set(codes.values()) == {EXIT_STOPPED}, first.log(chief)
     (saved,) = first.saved()
     assert 20 <= saved.step < STEPS
@@ -68,7 +68,7 @@ def test_trains_stops_resumes_and_finishes(
         ran = sum(len(m.seconds) for m in first.steps_done() if m.rank == rank)
         assert ran == saved.step
 
-    with LocalAttempt(plan=plan, number=1, script=script) as second:
+    with start(number=1) as second:
         codes = second.wait()
     assert set(codes.values()) == {0}, second.log(chief)
     assert {m.step for m in second.phases("restore")} == {saved.step}
@@ -81,20 +81,25 @@ def test_trains_stops_resumes_and_finishes(
 
 
 @contextlib.contextmanager
-def training_with_servers(folder: Path, digits: Path) -> Iterator[LocalAttempt]:
+def training_with_servers(
+    folder: Path, digits: Path, parent: TensorFlowParent
+) -> Iterator[LocalAttempt]:
     """A chief, a server (rank 1) and two workers, after 50 of their steps."""
     plan = local_plan(folder, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
     script = EXAMPLES / "train_digits.py"
+    quick = ["--min-step-ms=10"]
     with LocalAttempt(
-        plan=plan, number=0, script=script, script_args=["--min-step-ms=10"]
+        plan=plan, number=0, script=script, script_args=quick, parent=parent
     ) as attempt:
         attempt.watch_until_step(50)
         yield attempt
 
 
 @pytest.mark.slow
-def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
-    with training_with_servers(tmp_path, digits) as attempt:
+def test_a_lost_worker_costs_no_update(
+    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+) -> None:
+    with training_with_servers(tmp_path, digits, with_tensorflow) as attempt:
         attempt.processes[3].kill()
         assert attempt.wait() == {0: 0}, attempt.log(0)
         (evaluated,) = attempt.phases("evaluate")
@@ -103,25 +108,28 @@ def test_a_lost_worker_costs_no_update(tmp_path: Path, digits: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_server_ends_the_run(tmp_path: Path, digits: Path) -> None:
-    with training_with_servers(tmp_path, digits) as attempt:
+def test_a_lost_server_ends_the_run(
+    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+) -> None:
+    with training_with_servers(tmp_path, digits, with_tensorflow) as attempt:
         attempt.processes[1].kill()
         assert attempt.wait() == {0: 1}
     assert "UnavailableError" in attempt.log(0)
     assert CheckpointStore(attempt.plan.checkpoint_dir).steps() == ()
 
 
-def test_alone_it_stops_on_a_signal_resumes_and_finishes(tmp_path: Path, digits: Path) -> None:
+def test_alone_it_stops_on_a_signal_resumes_and_finishes(
+    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+) -> None:
     log = tmp_path / "log"
-    argv = [sys.executable, str(EXAMPLES / "train_digits.py"), "--data", str(digits)]
+    argv = (EXAMPLES / "train_digits.py", "--data", str(digits))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SBTRAIN_")}
     with log.open("wb") as stream:
-        process = start_process(
-            [*argv, "--min-step-ms=20"],
+        process = with_tensorflow.start(
+            *(*argv, "--min-step-ms=20"),
             env=environment,
             cwd=tmp_path,
-            stdout=stream,
-            stderr=stream,
+            output=stream.fileno(),
         )
     try:
         end_s = time.monotonic() + 100
@@ -135,7 +143,8 @@ def test_alone_it_stops_on_a_signal_resumes_and_finishes(tmp_path: Path, digits:
     assert process.returncode == EXIT_STOPPED, log.read_text()
     (stopped,) = CheckpointStore(tmp_path / "checkpoints").steps()
     assert 50 <= stopped < 400
-    done = run_command(argv, env=environment, cwd=tmp_path, timeout_s=120)
+    done = with_tensorflow.run(*argv, env=environment, cwd=tmp_path, timeout_s=120)
+    assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) >= 0.95
     assert CheckpointStore(tmp_path / "checkpoints").steps() == (stopped, 400)
 

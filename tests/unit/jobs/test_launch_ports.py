@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from sbtrain_jobs.node_agent.held_port import HeldPort
-from sbtrain_jobs.process import run_command
+from sbtrain_jobs.process import CommandResult
+from tensorflow_once import TensorFlowParent
 
 REUSE_PORT, REUSE_ADDRESS = socket.SO_REUSEPORT, socket.SO_REUSEADDR
 
@@ -76,26 +77,32 @@ def test_ten_thousand_concurrent_launches_never_clash() -> None:
 
 
 SERVE = """
-import socket, sys
+import os, socket, sys
 import tensorflow as tf
 port = int(sys.argv[1])
 cluster = {"worker": [f"127.0.0.1:{port}"]}
 server = tf.distribute.Server(cluster, job_name="worker", task_index=0)
 with socket.create_connection(("127.0.0.1", port), timeout=5):
-    print("serves")
-import os
+    print("serves", flush=True)
 os._exit(0)
 """
 
 
 @pytest.mark.tensorflow
-def test_tensorflow_serves_on_a_held_port() -> None:
-    pytest.importorskip("tensorflow", exc_type=ImportError)
+@pytest.mark.xdist_group("tensorflow")
+def test_tensorflow_serves_on_a_held_port(
+    tmp_path: Path, with_tensorflow: TensorFlowParent
+) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(SERVE)
+
+    def serve(port: HeldPort, *, reuse: str) -> CommandResult:
+        environ = {**os.environ, "TF_GRPC_REUSE_PORT": reuse}
+        return with_tensorflow.run(script, str(port.number), env=environ, timeout_s=120)
+
     with HeldPort() as port:
-        shared = {**os.environ, "TF_GRPC_REUSE_PORT": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        argv = [sys.executable, "-c", SERVE, str(port.number)]
-        result = run_command(argv, timeout_s=120, env=shared, check="keep")
-        assert "serves" in result.stdout, result.stderr[-2000:]
-        alone = {**shared, "TF_GRPC_REUSE_PORT": "false"}
-        refused = run_command(argv, timeout_s=120, env=alone, check="keep")
-        assert "serves" not in refused.stdout
+        shared = serve(port, reuse="true")
+        assert shared.stdout == "serves\n", shared.stderr[-2000:]
+        alone = serve(port, reuse="false")
+        assert alone.stdout == ""
+        assert "UnknownError" in alone.stderr

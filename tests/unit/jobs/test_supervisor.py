@@ -447,27 +447,37 @@ def test_a_notice_that_nobody_heard_is_asked_for(make_run: MakeRun) -> None:
 
 
 def test_a_notice_during_a_save(make_run: MakeRun) -> None:
-    script = TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(1.5)")
-    script = script.replace("weight += 1", "weight += 1; print('at', step, flush=True)")
+    slow = "def save(folder):\n        print('saves', flush=True); time.sleep(1.5)"
+    script = TRAIN.replace("def save(folder):", slow)
     run = make_run(script, steps=100_000, checkpoint_interval_s=0.5)
     run.start()
-    run.wait_for(lambda: "at 2" in run.output)
-    time.sleep(1.0)
+    run.wait_for(lambda: "saves" in run.output)
     run.signal(USR1)
     assert run.wait() == 85, run.output
     assert run.last("saved").step == run.saved_steps[-1]
 
 
-def test_a_notice_as_training_ends_completes_the_job(make_run: MakeRun) -> None:
-    run = make_run(steps=3, step_s=0.8)
+STAYS = "print('stays', flush=True)\n        while not go.exists(): time.sleep(0.05)"
+
+
+@pytest.mark.parametrize("place", ["weight += 1", "def save(folder):"])
+def test_a_notice_in_the_last_step_or_its_save_completes_the_job(
+    make_run: MakeRun, tmp_path: Path, place: str
+) -> None:
+    within = place if place.startswith("def") else f"{place}\n        if step < 3: continue"
+    script = TRAIN.replace(place, f"{within}\n        {STAYS}")
+    go = tmp_path / "go"
+    run = make_run(f"from pathlib import Path\ngo = Path({str(go)!r})\n{script}", steps=3)
     run.start()
-    run.wait_for(lambda: steps_begun(run))
-    time.sleep(1.2)  # the last step runs, or the last save
+    run.wait_for(lambda: "stays" in run.output)
+    run.say_cause("preempted")
     run.signal(USR1)
-    code = run.wait()
-    assert code in (0, 85), run.output
-    assert len(run.requeues) == (1 if code == 85 else 0)
-    assert run.last("ended").cause == ("none" if code == 85 else "completed")
+    run.wait_for(lambda: "cause: preempted" in run.output)
+    go.touch()
+    assert run.wait() == 0, run.output
+    assert run.requeues == []
+    assert run.last("ended").cause == "completed"
+    assert run.saved_steps == [3]
 
 
 def test_a_shell_script_gets_term_and_the_grace_to_save(make_run: MakeRun) -> None:
@@ -491,15 +501,15 @@ def test_a_shell_script_gets_term_and_the_grace_to_save(make_run: MakeRun) -> No
 def test_a_save_that_hangs_past_the_time_limits_warning_is_left_behind(
     make_run: MakeRun,
 ) -> None:
-    script = TRAIN.replace(
-        "def save(folder):", "def save(folder):\n        time.sleep(600 if step > 3 else 0)"
+    hangs = (
+        "def save(folder):\n        if step > 3: print('hangs', flush=True); time.sleep(600)"
     )
+    script = TRAIN.replace("def save(folder):", hangs)
     run = make_run(
         script, steps=100_000, checkpoint_interval_s=0.1, sbatch_options=("--signal=B:USR1@9",)
     )
     run.start()
-    run.wait_for(lambda: steps_begun(run))
-    time.sleep(1.0)
+    run.wait_for(lambda: "hangs" in run.output)
     run.say_cause("time-limit")
     run.signal(USR1)
     assert run.wait() == 85, run.output

@@ -4,7 +4,6 @@ servers that park and leave."""
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import os
 import signal
@@ -18,27 +17,24 @@ import numpy as np
 import pytest
 
 from local_trainers import LocalAttempt, local_plan
-from sbtrain_jobs.process import end_session, run_command, start_process
+from sbtrain_jobs.process import end_session, start_process
 from sbtrain_perf.codec import plan_to_json
+from tensorflow_once import TensorFlowParent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TRAIN_LINE = Path(__file__).parents[2] / "fakes" / "train_line.py"
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"
-    ),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(tmp_path_factory: pytest.TempPathFactory, with_tensorflow: TensorFlowParent) -> Path:
     """Checkpoints of the line, trained by one process with batches of 32."""
     folder = tmp_path_factory.mktemp("line") / "alone"
-    run_command([sys.executable, str(TRAIN_LINE), str(folder)], timeout_s=120)
+    done = with_tensorflow.run(TRAIN_LINE, str(folder), timeout_s=120)
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -48,45 +44,54 @@ def weights(folder: Path) -> list[NDArray[np.float32]]:
 
 
 def test_two_workers_take_the_steps_of_one_with_twice_the_batch(
-    tmp_path: Path, alone: Path
+    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
 ) -> None:
     plan = local_plan(
         tmp_path, layout="allreduce", workers=2, servers=0, steps=30, data=tmp_path
     )
     plan = dataclasses.replace(plan, batch_per_worker=16)
-    with LocalAttempt(plan=plan, number=0, script=TRAIN_LINE, script_args=["-"]) as attempt:
+    with LocalAttempt(
+        plan=plan, number=0, script=TRAIN_LINE, script_args=["-"], parent=with_tensorflow
+    ) as attempt:
         assert set(attempt.wait().values()) == {0}, attempt.log(0)
     pairs = zip(weights(Path(plan.checkpoint_dir)), weights(alone), strict=True)
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_two_devices_of_one_process_share_a_batch(tmp_path: Path, alone: Path) -> None:
+def test_two_devices_of_one_process_share_a_batch(
+    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
+) -> None:
     environment = {**os.environ, "LINE_CPUS": "2"}
-    run_command(
-        [sys.executable, str(TRAIN_LINE), str(tmp_path / "c")], env=environment, timeout_s=120
-    )
+    done = with_tensorflow.run(TRAIN_LINE, str(tmp_path / "c"), env=environment, timeout_s=120)
+    assert done.returncode == 0, done.stderr
     for ours, theirs in zip(weights(tmp_path / "c"), weights(alone), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_a_state_that_does_not_fit_is_refused(alone: Path) -> None:
-    code = (
+def test_a_state_that_does_not_fit_is_refused(
+    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
         "import sys; from pathlib import Path; from sbtrain_jobs import join\n"
         "with join(checkpoints=sys.argv[1], environ={}) as run:\n"
         "    import tensorflow as tf\n"
         "    cluster = run.tensorflow()\n"
         "    run.resume(lambda folder: cluster.load(folder, [tf.Variable([1.0, 2.0])]))\n"
     )
-    done = run_command([sys.executable, "-c", code, str(alone)], timeout_s=120, check="keep")
+    done = with_tensorflow.run(script, str(alone), timeout_s=120)
     assert done.returncode == 20
     assert "holds 2 variables that do not fit the 1 of this script" in done.stderr
     assert "another checkpoint folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
-    code = (
+def test_a_thread_that_never_ends_does_not_keep_the_process(
+    tmp_path: Path, with_tensorflow: TensorFlowParent
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
         "import sys, threading; from sbtrain_jobs import join\n"
         "from sbtrain_jobs.layouts import tensorflow as tf_roles\n"
         "tf_roles.EXIT_WITHIN_S = 0.5\n"
@@ -97,9 +102,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> N
         "    if sys.argv[1] == 'fail': raise ValueError('the script failed')\n"
     )
     for how, expected in (("end", 0), ("fail", 1)):
-        done = run_command(
-            [sys.executable, "-c", code, how], timeout_s=60, check="keep", cwd=tmp_path
-        )
+        done = with_tensorflow.run(script, how, timeout_s=60, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (expected, "done\n")
 
 

@@ -177,11 +177,8 @@ def test_a_place_that_cannot_be_written_is_a_typed_error(tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_a_typed_error() -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("no /dev/full here")
     with pytest.raises(TimingLogError):
-        TimingLog.create(full / "timings.h5", plan=example_plan(), attempt=1)
+        TimingLog.create(Path("/dev/full/timings.h5"), plan=example_plan(), attempt=1)
 
 
 def test_what_is_no_timing_log_is_a_typed_error(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from sbtrain_staging.cache.scratch import expand_template, prepare
 from sbtrain_staging.errors import ScratchError
 from sbtrain_staging.ranks.world import user_name
+from users import bound_by_permissions
 
 ENVIRON = {"SLURMD_NODENAME": "c7", "SLURM_JOB_ID": "42"}
 
@@ -46,10 +46,14 @@ def test_nothing_is_left_by_the_check(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        (tmp_path / "c7").write_text("in the way")
-    else:
-        (tmp_path / "c7").mkdir(mode=0o500)
+def test_a_file_that_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "c7").write_text("in the way")
     with pytest.raises(ScratchError, match="on node c7"):
         prepare(f"{tmp_path}/%n", ENVIRON)
+
+
+def test_a_folder_that_cannot_be_written() -> None:
+    with bound_by_permissions() as folder:
+        (folder / "c7").mkdir(mode=0o500)
+        with pytest.raises(ScratchError, match="on node c7"):
+            prepare(f"{folder}/%n", ENVIRON)
