@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from plans import example_plan
@@ -9,6 +11,10 @@ from sbtrain.runs.run_list import ListedRun
 from sbtrain_jobs.record.ledger import Ledger, LedgerEntry
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json
+from sbtrain_staging.publish import TEMPORARY_MARK
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/run-folder.md"
+_PLACE = re.compile(r"ROLE|INDEX|NAME|X{8}|\b[NS]\b")  # what stands for any text
 
 BEGAN = "2026-11-30T00:00:00+00:00"
 ENDED = "2026-11-30T00:05:00+00:00"
@@ -44,3 +50,13 @@ def ended(attempt: int, cause: str, exit_code: int = 0) -> LedgerEntry:
     return LedgerEntry(
         event="ended", attempt=attempt, at=ENDED, cause=cause, exit_code=exit_code
     )
+
+
+def unknown_files(paths: Iterable[Path]) -> list[str]:
+    """Those of the files below a run folder that docs/run-folder.md has no row for."""
+    page = PAGE.read_text()
+    rows = re.findall(r"^\| `([^`]+)` \|", page.partition("\n## ")[0], re.MULTILINE)
+    forms = [_PLACE.sub("[^/]+", re.escape(row).replace(r"\.\.\.", ".+")) for row in rows]
+    known = re.compile("|".join(form.replace("FILES", ".+") for form in forms))
+    names = map(str, paths)
+    return [name for name in names if TEMPORARY_MARK not in name and not known.fullmatch(name)]

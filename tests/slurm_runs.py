@@ -71,7 +71,7 @@ class SlurmRun:
             user_lines=found.kept_lines,
             python=sys.executable,
             script_dir=str(script.folder),
-            plan_path=str(Path(self.plan.run_dir) / PLAN_NAME),
+            plan_path=str(RunFolder.of(self.plan).plan),
         )
         job_path = write_run_folder(
             self.plan, script=script, job_text=job_script(self.plan, parts)

@@ -1,13 +1,14 @@
 """Errors of the commands and of Slurm, and how a command prints any of them.
 
-SbtrainError                         sbtrain_perf.errors; number: exit code of a command
-├── RequestError              2      the request contradicts itself
+SbtrainError                  1      sbtrain_perf.errors; number: exit code of a command
+├── RequestError              2      the request cannot be understood, or contradicts itself
 │   ├── ScriptError           1      the script cannot be read, or sbatch would refuse it
 │   └── SbatchUsageError    255      sbatch would refuse these options, with this code
 ├── PlanError                 3      no plan fits, or a plan file cannot be read
 ├── TimingLogError            4
 ├── CoefficientsError         5
 ├── MissingExtraError         6      a package of an extra is not installed
+├── ScoreError                7      sbtrain_perf.score: a data folder cannot be scored
 ├── SiteError                10      a site file is missing or says something impossible
 ├── HomeError                16      the user's list of runs cannot be read or written
 ├── SlurmError                       Slurm did not do what it was asked
@@ -20,6 +21,8 @@ SbtrainError                         sbtrain_perf.errors; number: exit code of a
 ├── CommandError          22-25      an external command failed
 └── ClusterError          50-52      sbtrain.cluster.errors: the private cluster
 StagingError              30-34      sbtrain_staging.errors: the other root, same shape
+
+docs/exit-codes.md says what to do about each.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from commands import clean_environ, sbtrain, sbtrainctl
+from run_folders import unknown_files
 from sbtrain.slurm.client import JobInfo
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.token import split_comment
@@ -197,6 +198,33 @@ def test_waiting_ends_as_the_job_and_the_copy_is_what_runs(
     assert (run["state"], run["attempts"][0]["exit_code"]) == ("failed", 7)
 
 
+@pytest.mark.mpi
+def test_every_file_of_a_run_is_on_the_page(
+    place: Path, environ: dict[str, str], slurm: CommandsClient
+) -> None:
+    """And every kind of file that docs/run-folder.md lists is there, but for tasks'."""
+    (place / "train.py").write_text(
+        "from sbtrain_jobs import join\n"
+        "with join() as run:\n"
+        "    for step in run.steps(save=lambda to: (to / 'state').write_bytes(b'1')):\n"
+        "        pass\n"
+        "    run.report(loss=0.5)\n"
+    )
+    (place / "data").write_bytes(b"1" * 5000)
+    words = ("--wait", "-N1", "-p", "standard", "--train-steps=5", "--train-data=data")
+    said = sbtrain(*words, "--train-layout=allreduce", "train.py", cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    folder = run_folder(place)
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert unknown_files(files) == []
+    assert {str(path) for path in files} == {
+        *("plan.json", "job.sh", "script/train.py", "ledger.jsonl", "final/result.json"),
+        *("checkpoints/step-5/manifest.json", "checkpoints/step-5/state"),
+        *(f"attempts/0/{n}" for n in ("timings.h5", "stage.json", "events.jsonl")),
+        "attempts/0/worker-0.log",
+    }
+
+
 def test_wrap_and_standard_input(
     place: Path, environ: dict[str, str], slurm: CommandsClient
 ) -> None:
@@ -226,6 +254,10 @@ def test_tasks_of_an_array_share_nothing(
         (f"{job_id}_4", "failed"),
     ]
     assert len({row["run_dir"] for row in rows}) == 2
+    folder = run_folder(place)
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert Path("task-4/ledger.jsonl") in files
+    assert unknown_files(files) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

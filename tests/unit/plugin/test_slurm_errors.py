@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sbtrain.errors import (
-    SiteError,
     SlurmError,
     SlurmMissingError,
     SlurmRejectedError,
@@ -15,17 +14,6 @@ from sbtrain.errors import (
 )
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_staging.errors import StagingError
-
-
-def test_exit_codes_are_the_documented_ones() -> None:
-    kinds: list[type[SbtrainError]] = [
-        SiteError,
-        SlurmMissingError,
-        SlurmRejectedError,
-        SlurmTimeoutError,
-        SlurmUnparsableError,
-    ]
-    assert [kind.exit_code for kind in kinds] == [10, 12, 13, 14, 15]
 
 
 @pytest.mark.parametrize("error", [SbtrainError, StagingError])
