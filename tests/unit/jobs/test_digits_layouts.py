@@ -141,12 +141,12 @@ def test_alone_it_stops_on_a_signal_resumes_and_finishes(
     finally:
         end_session(process)
     assert process.returncode == EXIT_STOPPED, log.read_text()
-    (stopped,) = CheckpointStore(tmp_path / "checkpoints").steps()
+    (stopped,) = CheckpointStore(tmp_path / "checkpoints" / "train_digits").steps()
     assert 50 <= stopped < 400
     done = with_tensorflow.run(*argv, env=environment, cwd=tmp_path, timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) >= 0.95
-    assert CheckpointStore(tmp_path / "checkpoints").steps() == (stopped, 400)
+    assert CheckpointStore(tmp_path / "checkpoints" / "train_digits").steps() == (stopped, 400)
 
 
 @pytest.fixture(scope="module")
