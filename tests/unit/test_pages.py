@@ -139,3 +139,23 @@ def test_the_run_folder_names_every_file_that_the_code_knows() -> None:
     names = [(one, name) for one in (folder, attempt) for name in dir(one)]
     paths = [name for one, name in names if isinstance(getattr(one, name), Path)]
     assert len(paths) == 10, "a new name: put it into docs/run-folder.md, and in the list above"
+
+
+PROSE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PLACES = [ROOT, *(Path(wing.__path__[0]).parent for wing in WINGS)]
+PLACES += [Path(wing.__path__[0]) for wing in WINGS]
+TREE = {entry.name for place in PLACES for entry in place.iterdir()}
+FILE = re.compile(r"`([a-z][\w./-]*(?:/[\w.*-]*|\.(?:py|md|toml|json)))(?:::\S*)?`")
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_the_prose_points_to_is_there(path: Path) -> None:
+    text = path.read_text()
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    for link in links:
+        assert "://" in link or not link or (path.parent / link).exists(), link
+    if path.name == "CHANGELOG.md":
+        return  # what was need not be any more
+    for name in FILE.findall(text):
+        if name.partition("/")[0] in TREE:
+            assert any(list(place.glob(name)) for place in PLACES), name
