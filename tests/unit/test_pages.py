@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -19,7 +20,9 @@ import sbtrain_perf
 import sbtrain_staging
 from plans import example_plan
 from run_folders import unknown_files
+from sbtrain.commands.ctl import COMMANDS
 from sbtrain.commands.entry import INTERRUPTED
+from sbtrain.options.flags import FLAGS
 from sbtrain.runs.run_status import LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
@@ -159,3 +162,28 @@ def test_what_the_prose_points_to_is_there(path: Path) -> None:
     for name in FILE.findall(text):
         if name.partition("/")[0] in TREE:
             assert any(list(place.glob(name)) for place in PLACES), name
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_and_flags_in_the_prose_exist(path: Path) -> None:
+    text = path.read_text()
+    for name in re.findall(r"sbtrainctl ([a-z]+)\b", text):
+        assert name in COMMANDS or path.name == "CHANGELOG.md", name
+    for name in re.findall(r"--(train-[a-z-]+[a-z])", text):
+        assert name in FLAGS, name
+
+
+def test_the_readme_s_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 1,000 steps that do nothing, a checkpoint, and a second call that resumes."""
+    code = (ROOT / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    loaded: list[Path] = []
+
+    def save(folder: Path) -> None:
+        (folder / "weights").write_text("w")
+
+    for _ in range(2):
+        exec(textwrap.dedent(code), {"load": loaded.append, "save": save})
+    assert [path.name for path in loaded] == ["step-1000"]
+    assert loaded[0].parent.resolve() == tmp_path / "checkpoints/train"
