@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -171,6 +172,13 @@ def test_commands_and_flags_in_the_prose_exist(path: Path) -> None:
         assert name in COMMANDS or path.name == "CHANGELOG.md", name
     for name in re.findall(r"--(train-[a-z-]+[a-z])", text):
         assert name in FLAGS, name
+
+
+def test_the_readme_offers_the_extras_that_there_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = (ROOT / "README.md").read_text().partition("with the extra that brings it: ")[2]
+    extras = set(re.findall(r"`([a-z-]+)`", said.partition(". ")[0]))
+    assert extras == set(project["optional-dependencies"])
 
 
 def test_the_readme_s_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
