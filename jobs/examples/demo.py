@@ -104,9 +104,14 @@ class Demo:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--folder", type=Path, default=Path("demo-run"))
-    parser.add_argument("--cluster", type=Path, default=Path(".sbtrain/cluster"))
+    first = __doc__.partition("\n\n")[0]
+    parser = argparse.ArgumentParser(description=first, allow_abbrev=False)
+    for name, default, what in (
+        ("--folder", "demo-run", "runs and what they leave; made anew"),
+        ("--cluster", ".sbtrain/cluster", "the private Slurm"),
+    ):
+        shown = f"folder of {what} (default: {default})"
+        parser.add_argument(name, type=Path, default=Path(default), metavar="DIR", help=shown)
     parser.add_argument("--keep", action="store_true", help="leave the private Slurm running")
     options = parser.parse_args()
     try:

@@ -252,7 +252,7 @@ def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
     if partition.preemptible and not plan.resumable:
         said.append(
             f"{plan.partition} may preempt, and nothing says that the script resumes: a "
-            "preempted run is lost, it is not requeued"
+            "preempted run ends there, it is not requeued"
         )
     elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
         said.append(
@@ -271,7 +271,7 @@ def preemption_in_words(plan: Plan, coefficients: Coefficients) -> str:
         return ""
     every = f"interval {duration(plan.checkpoint_interval_s)}"
     if not plan.resumable:
-        every = "a preempted run is lost"
+        every = "a preempted run ends there"
     if learnt is None:
         return (
             f"preempted after {duration(stated_s)} on average, as stated or assumed (no run "

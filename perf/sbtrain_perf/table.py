@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH = 100  # where there is no terminal; prose is never wider
-_LEAST_LAST = 24  # columns in which a long last cell is still a pleasure to read
+_LEAST_LAST = 16  # columns in which a long last cell is still a pleasure to read
 _SPACE = "\0"  # one at which a line must not be broken
-_UNIT = re.compile(r"(?<=\d) (?=(?:s|min|h|d|x|%)(?!\w))")  # between 42 and s
+_UNIT = re.compile(  # the blanks of `42 s`, and that between the parts of `3 h 31 min`
+    r"(?<=\d) (?=(?:s|min|h|d|x|%)(?!\w))"
+    r"|(?<=\d [hd]) (?=\d+ (?:h|min)(?!\w))|(?<=\d min) (?=\d+ s(?!\w))"
+)
 _WHOLE = 24  # characters of a cell that stays on one line with its title
 
 

@@ -91,9 +91,7 @@ class SlurmRejectedError(SlurmError):
 
 class SlurmTimeoutError(SlurmError):
     exit_code = 14
-    default_hint = (
-        "slurmctld is busy or down: 'scontrol ping' tells; nothing is lost, try again later"
-    )
+    default_hint = "slurmctld is busy or down: 'scontrol ping' tells; try again later"
 
 
 class SlurmUnparsableError(SlurmError):

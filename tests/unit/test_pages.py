@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -19,7 +21,9 @@ import sbtrain_perf
 import sbtrain_staging
 from plans import example_plan
 from run_folders import unknown_files
+from sbtrain.commands.ctl import COMMANDS
 from sbtrain.commands.entry import INTERRUPTED
+from sbtrain.options.flags import FLAGS
 from sbtrain.runs.run_status import LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
@@ -139,3 +143,55 @@ def test_the_run_folder_names_every_file_that_the_code_knows() -> None:
     names = [(one, name) for one in (folder, attempt) for name in dir(one)]
     paths = [name for one, name in names if isinstance(getattr(one, name), Path)]
     assert len(paths) == 10, "a new name: put it into docs/run-folder.md, and in the list above"
+
+
+PROSE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PLACES = [ROOT, *(Path(wing.__path__[0]).parent for wing in WINGS)]
+PLACES += [Path(wing.__path__[0]) for wing in WINGS]
+TREE = {entry.name for place in PLACES for entry in place.iterdir()}
+FILE = re.compile(r"`([a-z][\w./-]*(?:/[\w.*-]*|\.(?:py|md|toml|json)))(?:::\S*)?`")
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_the_prose_points_to_is_there(path: Path) -> None:
+    text = path.read_text()
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    for link in links:
+        assert "://" in link or not link or (path.parent / link).exists(), link
+    if path.name == "CHANGELOG.md":
+        return  # what was need not be any more
+    for name in FILE.findall(text):
+        if name.partition("/")[0] in TREE:
+            assert any(list(place.glob(name)) for place in PLACES), name
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_and_flags_in_the_prose_exist(path: Path) -> None:
+    text = path.read_text()
+    for name in re.findall(r"sbtrainctl ([a-z]+)\b", text):
+        assert name in COMMANDS or path.name == "CHANGELOG.md", name
+    for name in re.findall(r"--(train-[a-z-]+[a-z])", text):
+        assert name in FLAGS, name
+
+
+def test_the_readme_offers_the_extras_that_there_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = (ROOT / "README.md").read_text().partition("with the extra that brings it: ")[2]
+    extras = set(re.findall(r"`([a-z-]+)`", said.partition(". ")[0]))
+    assert extras == set(project["optional-dependencies"])
+
+
+def test_the_readme_s_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 1,000 steps that do nothing, a checkpoint, and a second call that resumes."""
+    code = (ROOT / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    loaded: list[Path] = []
+
+    def save(folder: Path) -> None:
+        (folder / "weights").write_text("w")
+
+    for _ in range(2):
+        exec(textwrap.dedent(code), {"load": loaded.append, "save": save})
+    assert [path.name for path in loaded] == ["step-1000"]
+    assert loaded[0].parent.resolve() == tmp_path / "checkpoints/train"

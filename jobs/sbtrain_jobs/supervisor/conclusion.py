@@ -118,7 +118,7 @@ class Aftermath:
         # before it is asked.
         self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
         self._record.write("requeued", cause=verdict.cause)
-        saved = "nothing new saved"
+        saved = "no save was reported"
         if outcome.saved_step is not None:
             saved = f"step {outcome.saved_step} saved"
         way = way_back(self._control) if verdict.cause == "preempted" else "requeue"

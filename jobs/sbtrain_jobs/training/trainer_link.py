@@ -1,8 +1,8 @@
 """The trainer's line to the supervisor: a thread with a socket, so that a hold is answered
 while the main thread computes.
 
-Losing the supervisor never ends training: the loss is said once, and from then on messages
-go nowhere.
+Losing the supervisor does not end the trainer by itself: the loss is said once, and from then
+on messages go nowhere. (Where the supervisor is gone for good, the node's agent ends it.)
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ class TrainerLink:
     def _lose(self, why: str) -> None:
         if self._closing_by is None:
             _log.warning(
-                "sbtrain: lost the supervisor at %s (%s); training goes on without it",
+                "sbtrain: lost the supervisor at %s (%s): this trainer goes on, but can no "
+                "longer be told when to stop and save",
                 self._address,
                 why,
             )

@@ -17,7 +17,7 @@ from sbtrain.commands.streams import mend_streams
 if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
 
-_COMMANDS = {
+COMMANDS = {
     "plan": "show what sbtrain would choose for a script, and why; needs no Slurm",
     "status": "show how runs stand: attempts, why each ended, time predicted and taken",
     "refit": "learn from what runs have measured, so that the next plans are closer",
@@ -47,7 +47,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    name = argv[0] if argv and argv[0] in _COMMANDS else None
+    name = argv[0] if argv and argv[0] in COMMANDS else None
     if name == "plan":
         # Its words are those of sbtrain, which argparse does not know.
         from sbtrain.commands.plan import run as run_plan
@@ -73,7 +73,7 @@ def _parser(name: str | None) -> argparse.ArgumentParser:
     if name is not None:
         _load(name).add_parser(subparsers)
     else:
-        for command, text in _COMMANDS.items():
+        for command, text in COMMANDS.items():
             subparsers.add_parser(command, help=text)
     return parser
 

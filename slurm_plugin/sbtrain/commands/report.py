@@ -16,7 +16,6 @@ _BASE = ("numpy",)
 _EXTRA_OF = {
     **dict.fromkeys(("h5py", "sklearn", "scipy"), "perf"),
     **dict.fromkeys(("mpi4py", "xxhash"), "staging"),
-    "pyslurm": "pyslurm",
 }
 
 
@@ -45,7 +44,7 @@ def missing_package(error: ModuleNotFoundError) -> int:
     if package in _BASE:
         sys.stderr.write(
             f"error: the Python package {package!r} is not installed\n"
-            "hint: sbtrain's own installation brings it: pip install sbtrain\n"
+            f"hint: pip install {package}\n"
         )
         return MissingExtraError.exit_code
     if package not in _EXTRA_OF:

@@ -25,7 +25,7 @@ _MOST_BYTES = 2**63  # what no file holds: a line that says so is damaged
 _GOING = {"running", "completing", "suspended", UNKNOWN}
 _COLUMNS = (
     *(Column(title="run"), Column(title="job", right=True), Column(title="state")),
-    *(Column(title=name, right=True) for name in ("tries", "saved step", "predicted", "took")),
+    *(Column(title=name, right=True) for name in ("tries", "saved", "planned", "took")),
     Column(title="causes"),
 )
 

@@ -150,7 +150,7 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
             f"{path}:{line}: {key}: a number of very many digits"
             if digits
             else f"{path}: lists or tables are nested too deeply",
-            hint="schema.json says what each key means",
+            hint="'sbtrainctl site keys' says what each key means",
         ) from error
 
 
@@ -159,7 +159,8 @@ def _site_error(problems: list[Problem], text: str, path: Path) -> SiteError:
     more = len(problems) - 1
     return SiteError(
         first + (f" (and {more} more)" if more else ""),
-        hint=f"sbtrainctl site check {path} lists all; schema.json says what each key means",
+        hint=f"sbtrainctl site check {path} lists all; 'sbtrainctl site keys' says what "
+        "each key means",
     )
 
 

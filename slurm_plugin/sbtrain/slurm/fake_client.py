@@ -1,4 +1,4 @@
-"""A Slurm in memory: the body of SlurmClient for tests, demonstrations and dry runs.
+"""A Slurm in memory: a body of SlurmClient for tests.
 
 It passes the same contract test as the real commands, and can be told to fail. Time passes
 between calls only, by the clock that is handed in. Not played: het jobs, GRES, QOS,

@@ -35,12 +35,12 @@ def script_notes(
     said = {name for name, _ in (*asked.directives.train, *line.train)}
     if asked.options.layout == "allreduce" and "train-layout" not in said:
         yield (
-            f"planned without parameter servers: {script.shown} neither imports sbtrain_jobs "
+            f"planned without parameter servers: {script.shown} neither imports sbtrain "
             "nor reads TF_CONFIG; --train-layout=auto weighs them too"
         )
     if asked.options.layout == "ps" and not serves_any_layout(script):
         yield (
-            f"{script.shown} neither imports sbtrain_jobs nor reads TF_CONFIG: its parameter "
+            f"{script.shown} neither imports sbtrain nor reads TF_CONFIG: its parameter "
             "servers will run it as the workers do"
         )
     if asked.options.data and not asked.request.data.total_bytes:

@@ -96,7 +96,7 @@ def test_servers_cannot_move_more_than_their_links(gbit: float) -> None:
 def test_a_preempted_run_that_cannot_resume_is_said_to_be_lost() -> None:
     spot = partition("spot", preemptible=True, mean_time_to_preemption_s=1e6)
     (risk,) = decide(request(resumable=False), cluster(spot)).risks
-    assert "a preempted run is lost, it is not requeued" in risk
+    assert "a preempted run ends there, it is not requeued" in risk
     assert decide(request(), cluster(partition())).risks == ()
 
 
