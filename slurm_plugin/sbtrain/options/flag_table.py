@@ -26,9 +26,8 @@ _WHERE = (
     (
         "train-objective",
         "O",
-        "what is to be least: time, cost, node-hours, or balanced: time at a fair price; or "
-        "deadline:6h@95%, the cheapest that ends within 6 h with a probability of 95 % "
-        "[balanced]",
+        "what is to be least: balanced (time^2 x cost), time, cost, node-hours; or "
+        "deadline:6h@95%: the cheapest that is 95 % sure to end in 6 h [balanced]",
     ),
     ("train-site", "SITE", "file that describes the cluster, by name or path [$SBTRAIN_SITE]"),
 )
