@@ -52,7 +52,7 @@ def _layout_notes(asked: Asked, *, by_user: bool) -> Iterator[str]:
     """What the script made of the layout, or what the user's layout makes of the script."""
     script, layout = asked.script, asked.options.layout
     found = layouts_of(script)
-    if not by_user and layout == "allreduce":
+    if not by_user and layout == "allreduce" and not found.plain:
         yield (
             f"planned without parameter servers: {script.shown} {found.why}; "
             "--train-layout=auto weighs them too"

@@ -36,10 +36,12 @@ _SHELL_ROLE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
-    """layout: what may be planned where the user does not say; why: in words, of the script."""
+    """layout: what may be planned where the user does not say; why: in words, of the script.
+    plain: it plays no server, without doubt."""
 
     layout: LayoutChoice
     why: str
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +91,8 @@ def _layouts(uses: _Uses) -> Layouts:
         return Layouts(layout="auto", why="tells a server's role from others")
     if uses.serves:
         return Layouts(layout="allreduce", why="can do either, and no role decides")
-    return Layouts(
-        layout="allreduce", why="neither calls run.tensorflow() nor makes a parameter server"
-    )
+    why = "neither calls run.tensorflow() nor makes a parameter server"
+    return Layouts(layout="allreduce", why=why, plain=True)
 
 
 def _parsed(content: bytes) -> ast.Module:
