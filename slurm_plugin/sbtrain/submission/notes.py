@@ -8,19 +8,13 @@ from collections.abc import Container, Iterator
 
 from sbtrain.options.argv import CommandLine
 from sbtrain.options.flags import FLAGS
-from sbtrain.options.script import Script
 from sbtrain.options.unknown_options import unknown_option_notes
 from sbtrain.submission.asked import Asked
+from sbtrain.submission.script_layouts import layouts_of
 
 _LAUNCHERS = re.compile(
     r"^[ \t]*(?:exec[ \t]+|time[ \t]+)?(srun|mpirun|mpiexec|horovodrun)(?=[ \t])", re.MULTILINE
 )
-
-
-def serves_any_layout(script: Script) -> bool:
-    """Whether a process of it can tell a parameter server from a worker."""
-    words = (b"TF_CONFIG", b"SBTRAIN_ROLE")
-    return script.uses_sbtrain or any(word in script.content for word in words)
 
 
 def script_notes(
@@ -33,16 +27,7 @@ def script_notes(
     """
     script = asked.script
     said = {name for name, _ in (*asked.directives.train, *line.train)}
-    if asked.options.layout == "allreduce" and "train-layout" not in said:
-        yield (
-            f"planned without parameter servers: {script.shown} neither imports sbtrain "
-            "nor reads TF_CONFIG; --train-layout=auto weighs them too"
-        )
-    if asked.options.layout == "ps" and not serves_any_layout(script):
-        yield (
-            f"{script.shown} neither imports sbtrain nor reads TF_CONFIG: its parameter "
-            "servers will run it as the workers do"
-        )
+    yield from _layout_notes(asked, by_user="train-layout" in said)
     if asked.options.data and not asked.request.data.total_bytes:
         yield f"--train-data holds nothing yet: {', '.join(asked.request.data.paths)}"
     launcher = None if script.is_python else _LAUNCHERS.search(script.text)
@@ -61,3 +46,26 @@ def script_notes(
                 f"--{name} stands behind the script, so the script gets it; write it before "
                 f"{line.script}, where it is meant for {who}"
             )
+
+
+def _layout_notes(asked: Asked, *, by_user: bool) -> Iterator[str]:
+    """What the script made of the layout, or what the user's layout makes of the script."""
+    script, layout = asked.script, asked.options.layout
+    found = layouts_of(script)
+    if not by_user and layout == "allreduce" and not found.plain:
+        yield (
+            f"planned without parameter servers: {script.shown} {found.why}; "
+            "--train-layout=auto weighs them too"
+        )
+    elif not by_user and layout == "ps":
+        yield (
+            f"planned with parameter servers: {script.shown} {found.why}; "
+            "--train-layout=auto weighs all-reduce too"
+        )
+    elif by_user and layout == "ps" and found.layout == "allreduce":
+        does = "its parameter servers will run it as the workers do"
+        if script.uses_sbtrain:
+            does = (
+                "in join() its servers and workers will serve TensorFlow, and one rank trains"
+            )
+        yield f"{script.shown} {found.why}: {does}"

@@ -16,9 +16,9 @@ from sbtrain.options.directives import read_directives
 from sbtrain.options.flags import FLAGS, read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
-from sbtrain.submission.notes import serves_any_layout
 from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside, queue_waits
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
+from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import slurm_partition
 
@@ -51,7 +51,7 @@ class Planned:
 def read_call(line: CommandLine, around: Surroundings, script: Script | None = None) -> Asked:
     """What the call asks for; `script` stands in for the one that the line names.
 
-    Parameter servers are weighed only for a script that can play one, or on request.
+    Layouts are those that the script can take part in, or that are asked for.
 
     Raises:
         RequestError: script, directives, flags or data are wrong or missing.
@@ -70,8 +70,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
     options = read_flags(line.train, directives.train)
     said = {name for name, _ in (*directives.train, *line.train)}
-    if named and "train-layout" not in said and not serves_any_layout(script):
-        options = dataclasses.replace(options, layout="allreduce")
+    if named and "train-layout" not in said:
+        options = dataclasses.replace(options, layout=layouts_of(script).layout)
     return ask(line, options, script, directives, cwd=around.cwd, environ=around.environ)
 
 

@@ -14,6 +14,11 @@ from sbtrain_perf.request import LayoutChoice
 
 PLAIN = "#!/bin/bash\npython train.py\n"
 JOINS = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
+TORCH = "#!/usr/bin/env python3\nimport torch\n"
+FOLLOWS = f"{JOINS}import tensorflow\njoin().tensorflow()\n"
+SERVES = (
+    "#!/usr/bin/env python3\nimport tensorflow as tf\ntf.distribute.ParameterServerStrategy()\n"
+)
 
 
 def called(
@@ -30,36 +35,48 @@ def called(
     ("text", "argv", "layout"),
     [
         (PLAIN, (), "allreduce"),
+        ("#!/usr/bin/python3\nprint 'old'\n", (), "allreduce"),
         (PLAIN, ("--train-layout=auto",), "auto"),
         (PLAIN, ("--train-layout=ps:2",), "ps"),
         ("#!/bin/bash\n#SBTRAIN --train-layout=auto\npython train.py\n", (), "auto"),
-        ("#!/usr/bin/env python3\nimport torch\n", (), "allreduce"),
-        ("#!/usr/bin/env python3\nos.environ['TF_CONFIG']\n", (), "auto"),
-        ('#!/bin/bash\n[ "$SBTRAIN_ROLE" = ps ] || python a.py\n', (), "auto"),
-        (JOINS, (), "auto"),
+        (TORCH, (), "allreduce"),
+        (JOINS, (), "allreduce"),
+        (JOINS, ("--train-layout=auto",), "auto"),
+        (FOLLOWS, (), "auto"),
+        (FOLLOWS, ("--train-layout=allreduce",), "allreduce"),
+        (SERVES, (), "ps"),
+        (SERVES, ("--train-layout=allreduce",), "allreduce"),
     ],
 )
-def test_servers_are_weighed_for_scripts_that_can_play_one(
+def test_the_layouts_are_those_of_the_script_or_those_asked_for(
     text: str, argv: tuple[str, ...], layout: LayoutChoice, tmp_path: Path
 ) -> None:
     planned, notes = called(text, *argv, place=tmp_path)
     assert planned == layout
-    assert ("planned without parameter servers" in " ".join(notes)) is (layout == "allreduce")
+    asked = bool(argv) or "#SBTRAIN" in text
+    said = [note.partition(":")[0] for note in notes if note.startswith("planned")]
+    way = {"allreduce": "without", "ps": "with"}.get(layout)
+    plain = text in (JOINS, TORCH)  # nobody needs to hear of servers
+    expected = [] if asked or plain or way is None else [f"planned {way} parameter servers"]
+    assert said == expected
 
 
 def test_servers_asked_for_of_a_script_that_cannot_play_one_are_noted(tmp_path: Path) -> None:
-    _, notes = called(PLAIN, "--train-layout=ps", place=tmp_path)
-    assert "its parameter servers will run it as the workers do" in " ".join(notes)
-    _, notes = called(JOINS, "--train-layout=ps", place=tmp_path)
-    assert notes == []
+    _, (note,) = called(PLAIN, "--train-layout=ps", place=tmp_path)
+    assert "its parameter servers will run it as the workers do" in note
+    planned, (note,) = called(JOINS, "--train-layout=ps", place=tmp_path)
+    assert planned == "ps"
+    assert "neither calls run.tensorflow() nor makes a parameter server: in join()" in note
+    for text in (FOLLOWS, SERVES):
+        assert called(text, "--train-layout=ps", place=tmp_path) == ("ps", [])
 
 
 def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "some").write_bytes(b"1")
-    _, notes = called(JOINS, "--train-data=none", place=tmp_path)
+    _, notes = called(FOLLOWS, "--train-data=none", place=tmp_path)
     assert "--train-data holds nothing yet" in " ".join(notes)
-    _, notes = called(JOINS, "--train-data=some", place=tmp_path)
+    _, notes = called(FOLLOWS, "--train-data=some", place=tmp_path)
     assert notes == []
 
 
@@ -80,5 +97,5 @@ def test_a_launcher_within_the_script_is_named(body: str, place: str, tmp_path: 
 
 def test_our_flags_behind_the_script_are_named(tmp_path: Path) -> None:
     args = ("--train-steps=5", "--train-data", "x", "--train-own", "--lr=1")
-    _, notes = called(JOINS, args=args, place=tmp_path)
+    _, notes = called(FOLLOWS, args=args, place=tmp_path)
     assert [note.split()[0] for note in notes] == ["--train-steps", "--train-data"]
