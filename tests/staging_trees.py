@@ -48,6 +48,19 @@ def write_odd_tree(root: Path) -> Path:
     return root
 
 
+def rot(path: Path, *, at: int = 0) -> None:
+    """Flip a bit of a file whose size, mode and time stay as they are."""
+    status = path.stat()
+    path.chmod(0o600)
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        byte = stream.read(1)
+        stream.seek(at)
+        stream.write(bytes([byte[0] ^ 16]))
+    path.chmod(stat.S_IMODE(status.st_mode))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def snapshot(root: Path) -> dict[bytes, tuple[object, ...]]:
     """All that a copy must keep of every name below a file or folder."""
     found: dict[bytes, tuple[object, ...]] = {}

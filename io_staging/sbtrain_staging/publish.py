@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import secrets
 from pathlib import Path
@@ -33,6 +35,23 @@ def publish_path(temporary: Path, target: Path) -> None:
     """Rename a flushed file or folder to its final name and flush the folder entry."""
     temporary.rename(target)
     fsync_folder(target.parent)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Let two names of a filesystem change places, at once where it can do that."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if call is not None and call(here, bytes(one), here, bytes(other), swap) == 0:
+        return
+    aside = temporary_beside(one)
+    one.rename(aside)
+    try:
+        other.rename(one)
+        aside.rename(other)
+    except OSError:
+        with contextlib.suppress(OSError):
+            one.rename(other)
+        raise
 
 
 def fsync_folder(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -82,21 +81,6 @@ def test_a_damaged_copy_is_made_anew(nodes, tmp_path: Path) -> None:
     report = nodes.stage(2, file)
     assert report.source_bytes_read == 0
     assert snapshot(Path(report.nodes[1].paths[0])) == snapshot(file)
-
-
-def test_silent_damage_of_a_giver_is_found(nodes, tmp_path: Path) -> None:
-    file = write_file(tmp_path / "data.h5", 1 << 20)
-    report = nodes.stage(2, file)
-    copy = Path(report.nodes[0].paths[0])
-    status = copy.stat()
-    with copy.open("r+b") as stream:
-        stream.write(b"harmed")
-    os.utime(copy, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    shutil.rmtree(nodes.cache(1))
-    result = nodes.try_stage(2, file)
-    assert result.returncode == VerificationError.exit_code
-    assert str(copy) in result.stderr
-    assert not list((nodes.cache(1) / "data").iterdir())
 
 
 def test_a_changed_source_is_fetched_again(nodes, tmp_path: Path) -> None:

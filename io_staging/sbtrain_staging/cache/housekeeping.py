@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_staging.cache.checking import is_whole
 from sbtrain_staging.cache.locks import FileLock
-from sbtrain_staging.cache.node_cache import NodeCache
+from sbtrain_staging.cache.node_cache import CachedCopy, NodeCache
 from sbtrain_staging.engine.journal import read_journal
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.reports.progress import shown_bytes
 from sbtrain_staging.sources.manifest import Manifest
 from sbtrain_staging.sources.pieces import PieceTable
+from sbtrain_staging.sources.records import read_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,8 @@ class CopyState:
     """One copy on this node, finished or not.
 
     Attributes:
-        state: "ready", "copying" (its writer is alive) or "unfinished" (it died).
+        state: "ready", "copying" (its writer is alive), "unfinished" (it died) or
+            "damaged" (as `clean` found).
         held_bytes: data that is there.
         pinned: whether a job counts on it.
         used_s: when it was last used, in seconds since 1970; 0 where unfinished.
@@ -43,22 +46,28 @@ def copies_on(scratch: Path) -> list[CopyState]:
     cache = NodeCache(scratch)
     if not cache.root.is_dir():
         return []
-    found = [
-        CopyState(
-            source=copy.header.root,
-            state="ready",
-            size_bytes=copy.header.size_bytes,
-            held_bytes=copy.header.size_bytes,
-            pinned=cache.is_pinned(copy.header.content),
-            used_s=copy.used_s,
-            path=str(copy.path),
-        )
-        for copy in cache.copies()
-    ]
-    for folder in sorted(cache.partial.iterdir()):
-        with contextlib.suppress(OSError, StagingError):
-            found.append(_unfinished(folder))
+    found = []
+    with contextlib.suppress(OSError):  # what is no cache is made one by the next staging
+        found += [
+            _finished(copy, pinned=cache.is_pinned(copy.header.content))
+            for copy in cache.copies()
+        ]
+        for folder in sorted(cache.partial.iterdir()):
+            with contextlib.suppress(OSError, StagingError):
+                found.append(_unfinished(folder))
     return found
+
+
+def _finished(copy: CachedCopy, *, pinned: bool, state: str = "ready") -> CopyState:
+    return CopyState(
+        source=copy.header.root,
+        state=state,
+        size_bytes=copy.header.size_bytes,
+        held_bytes=copy.header.size_bytes,
+        pinned=pinned,
+        used_s=copy.used_s,
+        path=str(copy.path),
+    )
 
 
 def _unfinished(folder: Path) -> CopyState:
@@ -90,34 +99,39 @@ def clean(
         everything: remove all copies.
 
     Returns:
-        What was removed. Copies that a job still counts on stay.
+        What was removed. Copies that a job still counts on stay, unless they are damaged.
     """
     cache = NodeCache(scratch)
     if not cache.root.is_dir():
         return []
+    cache.prepare()
     removed = []
     roots = {str(path.resolve()) for path in sources}
-    with cache.locked():
-        if key is not None:
+    if key is not None:
+        with cache.locked():
             cache.unpin(key)
-        for copy in list(cache.copies()):
-            content = copy.header.content
-            wanted = everything or copy.header.root in roots
-            if wanted and not cache.is_pinned(content):
-                removed.append(
-                    CopyState(
-                        source=copy.header.root,
-                        state="ready",
-                        size_bytes=copy.header.size_bytes,
-                        held_bytes=copy.header.size_bytes,
-                        pinned=False,
-                        used_s=copy.used_s,
-                        path=str(copy.path),
-                    )
-                )
-                cache.evict(content)
+    wanted = [copy for copy in cache.copies() if everything or copy.header.root in roots]
+    pinned = {copy.record for copy in wanted if cache.is_pinned(copy.header.content)}
+    harmed = {copy.record for copy in wanted if copy.record in pinned and _is_harmed(copy)}
+    with cache.locked():
+        for copy in wanted:
+            if copy.record in harmed or not cache.is_pinned(copy.header.content):
+                state = "damaged" if copy.record in harmed else "ready"
+                removed.append(_finished(copy, pinned=False, state=state))
+                cache.evict(copy.header.content)
         cache.sweep(keep="", older_than_s=0.0 if everything else 3600.0)
     return removed
+
+
+def _is_harmed(copy: CachedCopy) -> bool:
+    try:
+        _, manifest, digests = read_record(copy.record)
+    except StagingError:
+        return True
+    # What lies between the rows of a part, its record does not know.
+    structure = None if manifest.origins else ()
+    table = PieceTable(manifest)
+    return not is_whole(copy.path.parent, manifest, table, digests, structure=structure)
 
 
 def shown_copies(node: str, copies: Sequence[CopyState]) -> str:

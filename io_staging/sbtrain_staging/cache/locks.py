@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
 
 class FileLock:
     """An exclusive lock on a file that exists only while it is of use."""
@@ -19,7 +21,9 @@ class FileLock:
     def try_acquire(self) -> bool:
         """Whether the lock is ours now; False while another process holds it."""
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -50,7 +54,7 @@ class FileLock:
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold a lock for a short step, waiting for it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, _FLAGS, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

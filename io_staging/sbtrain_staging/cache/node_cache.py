@@ -8,7 +8,8 @@
         lock                          held for moments, around changes of the above
 
 A copy is published by one rename, its record before it. A record without its folder, or a
-folder without its record, is what a crash left, and counts for nothing.
+folder without its record, is what a crash or a damage left, and counts for nothing; a folder
+that a job counts on stays all the same while there is room.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from urllib.parse import quote
 from sbtrain_staging.cache import locks
 from sbtrain_staging.engine.disk import remove_tree
 from sbtrain_staging.errors import ScratchError, StagingError
-from sbtrain_staging.publish import TEMPORARY_MARK, fsync_folder, publish_bytes
-from sbtrain_staging.sources.manifest import KEY_LETTERS, Kind, Manifest, source_key
+from sbtrain_staging.publish import TEMPORARY_MARK, exchange, fsync_folder, publish_bytes
+from sbtrain_staging.sources.manifest import KEY_LETTERS, Manifest, source_key
 from sbtrain_staging.sources.records import Header, read_header, read_record
 
 # An unfinished copy of another source is kept this long after its writer died.
@@ -51,6 +52,21 @@ class CachedCopy:
     used_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCopy:
+    """A copy of just the version that was asked for, as an earlier run left it.
+
+    Attributes:
+        path: where programs find the data.
+        digests: of all pieces, as the record says.
+        identity: the same as long as nobody has published it anew.
+    """
+
+    path: Path
+    digests: tuple[bytes, ...]
+    identity: tuple[int, ...]
+
+
 class NodeCache:
     """The cache below one scratch folder.
 
@@ -67,14 +83,19 @@ class NodeCache:
 
     def prepare(self) -> None:
         """Make the folders; nobody else may look in."""
-        for folder in (self.root, self.data, self.records, self.partial, self.pins):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.root.mkdir(mode=0o700)
         status = self.root.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise ScratchError(
                 f"{self.root} belongs to another user",
                 hint="give --to another folder, or ask for its removal",
             )
+        for folder in (self.root, self.data, self.records, self.partial, self.pins):
+            own_folder(folder)
+        lock = self.root / "lock"
+        if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
+            remove_tree(lock)
 
     def mark(self, token: str) -> None:
         """Leave a word that a rank on another node finds if this folder is shared."""
@@ -110,20 +131,29 @@ class NodeCache:
             path = self.data / header.content / header.name
             yield CachedCopy(header=header, path=path, record=record, used_s=used_s)
 
-    def find(self, manifest: Manifest) -> CachedCopy | None:
-        """The finished copy of this version of this source, if it is there unharmed."""
+    def find(self, manifest: Manifest) -> FoundCopy | None:
+        """The finished copy of this version of this source; whether it is unharmed is for
+        checking.is_whole to say."""
         record = self.record_of(manifest)
         try:
-            header = read_header(record)
-            used_s = (self.data / header.content).stat().st_mtime
+            header, _, digests = read_record(record)
+            place = self.data / header.content
+            status, folder = record.stat(), place.lstat()
+            if not stat.S_ISDIR(folder.st_mode) or status.st_uid != os.getuid():
+                raise StagingError(f"{place} is no copy")
         except (StagingError, OSError):
+            remove_tree(record)
             return None
-        path = self.data / header.content / header.name
-        found = CachedCopy(header=header, path=path, record=record, used_s=used_s)
-        if not is_unharmed(path.parent, manifest):
-            self.evict(header.content)
-            return None
-        return found
+        return FoundCopy(
+            path=place / manifest.name,
+            digests=tuple(digests),
+            identity=(status.st_ino, status.st_mtime_ns, folder.st_ino),
+        )
+
+    def disown(self, manifest: Manifest) -> None:
+        """Have a copy count for nothing, as it is damaged. Its folder stays in sight of the
+        jobs that use it, until it is replaced or its room is needed."""
+        remove_tree(self.record_of(manifest))
 
     def predecessor(self, manifest: Manifest) -> tuple[Path, Manifest, list[bytes]] | None:
         """The newest finished copy of another version of this source: its folder, its
@@ -136,6 +166,7 @@ class NodeCache:
             try:
                 _, known, digests = read_record(copy.record)
             except StagingError:
+                remove_tree(copy.record)
                 continue
             return copy.path.parent, known, digests
         return None
@@ -143,7 +174,7 @@ class NodeCache:
     def pin(self, content: str, key: str, until_s: float) -> None:
         """Keep a copy until a time; the caller holds the lock."""
         folder = self.pins / content
-        folder.mkdir(mode=0o700, exist_ok=True)
+        own_folder(folder)
         publish_bytes(folder / quote(key, safe=""), f"{until_s:.0f}\n".encode())
         with contextlib.suppress(OSError):
             os.utime(self.data / content)
@@ -158,7 +189,7 @@ class NodeCache:
             except (OSError, ValueError):
                 over = True
             if over:
-                pin.unlink(missing_ok=True)
+                remove_tree(pin)
             else:
                 pinned = True
         return pinned
@@ -169,25 +200,33 @@ class NodeCache:
 
     def evict(self, content: str) -> None:
         """Remove a copy: out of sight at once, then from the disk."""
-        trash = self.partial / f"{_TRASH_MARK}{secrets.token_hex(6)}"
-        with contextlib.suppress(FileNotFoundError):
-            (self.data / content).rename(trash)
         for record in list(self.records.iterdir()):
             with contextlib.suppress(StagingError):
                 if read_header(record).content == content:
-                    record.unlink(missing_ok=True)
+                    remove_tree(record)
+        self._discard(self.data / content)
         remove_tree(self.pins / content)
+
+    def _discard(self, place: Path) -> None:
+        trash = self.partial / f"{_TRASH_MARK}{secrets.token_hex(6)}"
+        if place.is_dir() and not place.is_symlink():
+            place.chmod(0o700)  # else its own user cannot move it
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(trash)
         remove_tree(trash)
 
-    def publish(self, tree: Path, content: str) -> Path:
-        """Give a finished and flushed tree its place; the caller holds the lock."""
+    def publish(self, tree: Path, content: str) -> None:
+        """Give a finished and flushed tree its place; the caller holds the lock. What has
+        the place is replaced in one step, so that jobs that use it see no gap."""
         place = self.data / content
-        if place.exists():
-            remove_tree(tree)
-        else:
+        if not os.path.lexists(place):
             tree.rename(place)
-            fsync_folder(self.data)
-        return place
+        else:
+            fresh = self.data / f"{_TRASH_MARK}{secrets.token_hex(6)}"
+            tree.rename(fresh)
+            exchange(fresh, place)
+            self._discard(fresh)
+        fsync_folder(self.data)
 
     def used_bytes(self) -> int:
         """The data of all finished copies, each content once."""
@@ -197,7 +236,8 @@ class NodeCache:
     def make_room(
         self, needed_bytes: int, *, quota_bytes: int | None, needed_entries: int
     ) -> None:
-        """Remove the least recently used copies that no job counts on until there is room.
+        """Remove the least recently used copies that no job counts on until there is room,
+        and at last what no record vouches for.
 
         The caller holds the lock.
 
@@ -206,8 +246,11 @@ class NodeCache:
         """
         by_age = sorted(self.copies(), key=lambda copy: copy.used_s)
         candidates = [copy.header.content for copy in by_age]
+        known = set(candidates)
+        candidates += [found.name for found in self.data.iterdir() if found.name not in known]
         while shortage := self._shortage(needed_bytes, quota_bytes, needed_entries):
-            free = next((c for c in candidates if not self.is_pinned(c)), None)
+            loose = (c for c in candidates if c not in known or not self.is_pinned(c))
+            free = next(loose, None)
             if free is None:
                 raise ScratchError(
                     f"{self.root} has no room for {needed_bytes} bytes: {shortage}",
@@ -240,17 +283,17 @@ class NodeCache:
         self._sweep_partial(keep, older_than_s)
         known = {copy.header.content for copy in self.copies()}
         for folder in list(self.data.iterdir()):
-            if folder.name not in known:
+            if folder.name not in known and not self.is_pinned(folder.name):
                 self.evict(folder.name)
         for record in list(self.records.iterdir()):
             if TEMPORARY_MARK in record.name or not self._is_of_use(record):
-                record.unlink(missing_ok=True)
+                remove_tree(record)
         for pins in list(self.pins.iterdir()):
-            if pins.name not in known:
+            if not os.path.lexists(self.data / pins.name):
                 remove_tree(pins)
             else:
                 for pin in pins.glob(f".*{TEMPORARY_MARK}*"):
-                    pin.unlink(missing_ok=True)
+                    remove_tree(pin)
 
     def _is_of_use(self, record: Path) -> bool:
         try:
@@ -266,6 +309,8 @@ class NodeCache:
             if found.name.startswith(_TRASH_MARK):
                 remove_tree(found)
                 continue
+            if found.name.endswith(".lock") and not found.is_file():
+                remove_tree(found)
             outdated = bool(keep) and version[:KEY_LETTERS] == keep[:KEY_LETTERS]
             with contextlib.suppress(FileNotFoundError):
                 if not outdated and time.time() - found.stat().st_mtime < older_than_s:
@@ -280,22 +325,12 @@ class NodeCache:
             lock.release()
 
 
-def is_unharmed(folder: Path, manifest: Manifest) -> bool:
-    """Whether a copy still has every entry with its kind, size, mode and time."""
-    base = os.fsencode(folder)
-    kinds = {Kind.FILE: stat.S_ISREG, Kind.FOLDER: stat.S_ISDIR, Kind.LINK: stat.S_ISLNK}
-    for index in range(len(manifest)):
-        try:
-            status = os.lstat(base + b"/" + manifest.published_path(index))
-        except OSError:
-            return False
-        kind = Kind(manifest.kinds[index])
-        if not kinds[kind](status.st_mode):
-            return False
-        if kind == Kind.FILE and (
-            status.st_size != manifest.sizes_bytes[index]
-            or stat.S_IMODE(status.st_mode) != manifest.modes[index]
-            or status.st_mtime_ns != manifest.mtimes_ns[index]
-        ):
-            return False
-    return True
+def own_folder(folder: Path) -> None:
+    """Make sure that a name of the cache is a folder of this user's, open to nobody else."""
+    with contextlib.suppress(FileNotFoundError):
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            remove_tree(folder)
+        elif stat.S_IMODE(status.st_mode) != 0o700:
+            folder.chmod(0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)

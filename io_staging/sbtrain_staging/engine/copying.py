@@ -15,15 +15,16 @@ from sbtrain_staging.engine.move import Move
 from sbtrain_staging.engine.neighbours import Neighbours, Shares, digests_of, nobody
 from sbtrain_staging.engine.partial import PartialCopy
 from sbtrain_staging.engine.pipeline import Engine
+from sbtrain_staging.engine.present import Present
 from sbtrain_staging.engine.rank import Rank
 from sbtrain_staging.engine.schedule import Lane, chunk_size, plan_lanes
 from sbtrain_staging.engine.shards import Share
 from sbtrain_staging.errors import StagingError, VerificationError, WorldError
 from sbtrain_staging.ranks.world import together
 from sbtrain_staging.readers.reader import arrival_order
+from sbtrain_staging.sources.delta import OlderCopy
 from sbtrain_staging.sources.manifest import Manifest
 from sbtrain_staging.sources.pieces import PieceSet, PieceTable, from_bytes, set_of, to_bytes
-from sbtrain_staging.sources.records import read_record
 from sbtrain_staging.sources.scan import changed_error, first_change
 from sbtrain_staging.sources.striping import agreed_readers
 
@@ -32,7 +33,7 @@ class Copying:
     """The copying of one source, or of this node's share of it; the caller holds its lock.
 
     Args:
-        place: the finished copy on this node, where there is one.
+        present: the finished copy on this node, where there is one.
         share: the part that is for this node, where it is not all.
     """
 
@@ -44,7 +45,7 @@ class Copying:
         manifest: Manifest,
         table: PieceTable,
         *,
-        place: Path | None,
+        present: Present | None,
         share: Share | None,
     ) -> None:
         self._rank = rank
@@ -54,7 +55,8 @@ class Copying:
         self._partial = partial
         self._manifest = manifest
         self._table = table
-        self._place = place
+        self._present = present
+        self._place = None if present is None else present.place
         self._share = share
         self._known: dict[int, bytes] = {}
 
@@ -87,13 +89,18 @@ class Copying:
         """Find what this node has of the source."""
 
         def step() -> None:
-            if self._place is not None:
-                self._partial.discard()
-                _, _, digests = read_record(self._cache.record_of(self._manifest))
-                self._known = dict(enumerate(digests))
-                return
+            remains: OlderCopy | None = None
+            if self._present is not None:
+                copy = self._present.copy
+                if self._place is not None:
+                    self._partial.discard()
+                    self._known = dict(enumerate(copy.digests))
+                    return
+                with self._cache.locked():
+                    self._cache.disown(self._manifest)
+                remains = (copy.path.parent, self._manifest, copy.digests)
             self._partial.recover()
-            self._partial.begin()
+            self._partial.begin(remains)
             self._known = dict(self._partial.digests)
 
         self._rank.on_scratch(self._cache.root, step)
@@ -247,11 +254,17 @@ class Copying:
         contents = together(self._world, content)
         odd = next((r for r, found in enumerate(contents) if found != contents[0]), None)
         if odd is not None and self._settings.mode == "replicate":
+            self._rank.on_scratch(self._cache.root, self._forget)
             raise VerificationError(
                 f"nodes {names[0]} and {names[odd]} hold different copies of "
-                f"{self._manifest.root}",
-                hint="remove both with `python -m sbtrain_staging clean`, then stage again",
+                f"{self._manifest.root}, and neither is damaged",
+                hint="stage again: all nodes then read the source anew",
             )
+
+    def _forget(self) -> None:
+        self._partial.discard()
+        with self._cache.locked():
+            self._cache.disown(self._manifest)
 
     def _content(self, digests: Mapping[int, bytes]) -> str:
         return self._manifest.content_id(self._table.file_digests(digests))

@@ -16,8 +16,6 @@ from sbtrain_staging.sources.manifest import Manifest
 from sbtrain_staging.sources.pieces import PieceTable
 from sbtrain_staging.sources.scan import changed_error, source_trouble, unchanged
 
-_SPECIAL_BITS = 0o7000
-
 
 class PieceHasher:
     """Hashes pieces that come in segments, in order."""
@@ -197,13 +195,13 @@ class CopyReader(TreeReader):
     def ended_early(self, index: int) -> VerificationError:
         return VerificationError(
             f"the copy {os.fsdecode(self._path(index))} is damaged",
-            hint="remove it with `python -m sbtrain_staging clean`, then stage again",
+            hint="stage again: what is damaged is then fetched anew",
         )
 
     def trouble(self, index: int, error: OSError) -> StagingError:
         return VerificationError(
             f"the copy {os.fsdecode(self._path(index))} cannot be read: {error.strerror}",
-            hint="remove it with `python -m sbtrain_staging clean`, then stage again",
+            hint="stage again: what is damaged is then fetched anew",
         )
 
 
@@ -298,9 +296,16 @@ def stamp(descriptor: int, manifest: Manifest, index: int) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a tree of one's own, also where its folders are read-only."""
+    """Remove a tree of one's own, also where its folders are read-only; or whatever else has
+    that name."""
     import shutil
 
+    if not folder.is_dir() or folder.is_symlink():
+        with contextlib.suppress(OSError):
+            folder.unlink()
+        return
+    with contextlib.suppress(OSError):
+        folder.chmod(0o700)
     for found, folders, _ in os.walk(folder):
         for name in folders:
             with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from sbtrain_staging.cache.checking import unharmed
 from sbtrain_staging.cache.node_cache import NodeCache
 from sbtrain_staging.engine.disk import CopyReader, SourceReader, TreeReader, TreeWriter
 from sbtrain_staging.engine.move import Moved
@@ -20,6 +21,7 @@ from sbtrain_staging.engine.partial import PartialCopy
 from sbtrain_staging.engine.pipeline import LaneEnds
 from sbtrain_staging.engine.schedule import Lane, Segment, plan_lanes
 from sbtrain_staging.engine.shards import Share, whole_pieces
+from sbtrain_staging.errors import StagingError
 from sbtrain_staging.ranks.world import World
 from sbtrain_staging.readers.reader import arrival_order
 from sbtrain_staging.sources.manifest import Manifest
@@ -43,7 +45,8 @@ class Holding:
 def holding(
     cache: NodeCache, share: Share, whole_table: PieceTable, *, place: Path | None
 ) -> Holding | None:
-    """What this node can give: of its finished part, else of the newest other copy."""
+    """What this node can give: of its finished part, else what of the newest other copy is
+    unharmed."""
     if place is not None:
         _, known, digests = read_record(cache.record_of(share.manifest))
         folder = place.parent
@@ -55,11 +58,10 @@ def holding(
         folder, known, digests = older
     table = PieceTable(known)
     same = whole_pieces(share.whole, whole_table, known, table)
-    pieces = {
-        number: (digests[piece], table.offsets[piece])
-        for piece, number in same.items()
-        if piece < len(digests)
-    }
+    there = {piece: digests[piece] for piece in same if piece < len(digests)}
+    if place is None:
+        there = dict(unharmed(folder, known, table, there, structure=None).pieces)
+    pieces = {same[piece]: (found, table.offsets[piece]) for piece, found in there.items()}
     return Holding(folder=folder, pieces=pieces)
 
 
@@ -214,8 +216,11 @@ def release_older(cache: NodeCache, move: ShardMove, *, key: str) -> int:
             content = copy.header.content
             if content in stay or copy.header.root != move.manifest.root:
                 continue
-            if not read_record(copy.record)[1].part:
-                continue
+            try:
+                if not read_record(copy.record)[1].part:
+                    continue
+            except StagingError:
+                continue  # damaged: the next staging removes it
             (cache.pins / content / quote(key, safe="")).unlink(missing_ok=True)
             if not cache.is_pinned(content):
                 cache.evict(content)

@@ -25,12 +25,16 @@ class Journal:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - torn)
 
     def add(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        lines = b"".join(_RECORD.pack(number, found) for number, found in pieces)
+        lines = journal_bytes(pieces)
         if lines:
             os.write(self._descriptor, lines)
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def journal_bytes(pieces: Iterable[tuple[int, bytes]]) -> bytes:
+    return b"".join(_RECORD.pack(number, found) for number, found in pieces)
 
 
 def read_journal(path: Path, *, start: int = 0) -> list[tuple[int, bytes]]:

@@ -6,34 +6,46 @@ import contextlib
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from sbtrain_staging.cache.checking import Structure, is_whole, odd_names, unharmed
 from sbtrain_staging.cache.locks import FileLock
-from sbtrain_staging.cache.node_cache import NodeCache
-from sbtrain_staging.engine.disk import CopyReader, TreeWriter, remove_tree, stamp
-from sbtrain_staging.engine.journal import Journal, read_journal
-from sbtrain_staging.engine.schedule import Segment
+from sbtrain_staging.cache.node_cache import NodeCache, own_folder
+from sbtrain_staging.engine.disk import TreeWriter, remove_tree, stamp
+from sbtrain_staging.engine.journal import Journal, journal_bytes, read_journal
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.publish import fsync_folder, publish_bytes
-from sbtrain_staging.sources.delta import inherit
+from sbtrain_staging.sources.delta import OlderCopy, inherit
 from sbtrain_staging.sources.manifest import Kind, Manifest
 from sbtrain_staging.sources.pieces import PieceSet, PieceTable, set_of
 from sbtrain_staging.sources.records import write_record
 
 # Up to this many files are flushed one by one; more are flushed with their filesystem.
 _FSYNC_FILES_MOST = 64
-_VERIFY_BYTES = 4 << 20
 
 
 class PartialCopy:
-    """The unfinished copy of one version of a source; used by one process at a time."""
+    """The unfinished copy of one version of a source; used by one process at a time.
 
-    def __init__(self, cache: NodeCache, manifest: Manifest, table: PieceTable) -> None:
+    Args:
+        structure: what the one file of a part holds between its data.
+    """
+
+    def __init__(
+        self,
+        cache: NodeCache,
+        manifest: Manifest,
+        table: PieceTable,
+        *,
+        structure: Structure = (),
+    ) -> None:
         self.digests: dict[int, bytes] = {}
         self._cache = cache
         self._manifest = manifest
         self._table = table
+        self._structure = structure
         version = manifest.version
         self.folder = cache.partial / version
         self.tree = self.folder / "tree"
@@ -59,28 +71,43 @@ class PartialCopy:
 
     def recover(self) -> None:
         """Find the pieces that an earlier attempt copied, by hashing them again."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.tree.mkdir(mode=0o700, exist_ok=True)
-        said = read_journal(self.folder / "journal")
+        own_folder(self.folder)
+        own_folder(self.tree)
+        journal = self.folder / "journal"
+        try:
+            said = read_journal(journal)
+        except OSError:
+            remove_tree(journal)
+            said = []
         claimed = {piece: found for piece, found in said if piece < len(self._table)}
-        reader = CopyReader(self._manifest, self._table, folder=self.tree, known=claimed)
-        buffer = memoryview(bytearray(_VERIFY_BYTES))
-        for piece, found in sorted(claimed.items()):
-            with contextlib.suppress(StagingError):
-                self._verify(reader, piece, buffer)
-                self.digests[piece] = found
-        reader.close()
+        self.digests = self._checked(claimed)
+        if len(self.digests) < len(said):
+            # Readers take the journal's word.
+            publish_bytes(journal, journal_bytes(self.digests.items()))
 
-    def _verify(self, reader: CopyReader, piece: int, buffer: memoryview) -> None:
-        length = self._table.lengths[piece]
-        for start in range(0, length, len(buffer)):
-            part = min(len(buffer), length - start)
-            segment = Segment(piece, start, part, start + part == length)
-            reader.read_chunk([segment], buffer[:part])
-            reader.hash_chunk([segment], buffer[:part])
+    def _checked(self, claimed: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Which of these pieces are there. A file that cannot be mended in place, as it holds
+        what it should not or belongs to other copies as well, is removed."""
+        found = unharmed(
+            self.tree, self._manifest, self._table, claimed, structure=self._structure
+        )
+        good = dict(found.pieces)
+        harmed = {self._table.files[piece] for piece in claimed if piece not in good}
+        for index in harmed | set(found.odd_files):
+            path = self.tree / os.fsdecode(self._manifest.published_path(index))
+            with contextlib.suppress(OSError):
+                if index not in found.odd_files and path.lstat().st_nlink == 1:
+                    continue
+            remove_tree(path)
+            for piece in self._table.of_file(index):
+                good.pop(piece, None)
+        return good
 
-    def begin(self) -> None:
+    def begin(self, remains: OlderCopy | None = None) -> None:
         """Make folders and links, and take over what an older copy has unchanged.
+
+        Args:
+            remains: a damaged copy of this very version.
 
         Raises:
             OSError: no space, no quota, no right.
@@ -89,23 +116,32 @@ class PartialCopy:
         publish_bytes(self.folder / "manifest", self._manifest.to_bytes())
         self._descriptor = os.open(self.tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._journal = Journal(self.folder / "journal")
-        if self._manifest.kinds[0] == Kind.FOLDER:
-            for index in self._manifest.of_kind(Kind.FOLDER):
-                self._make_folder(index)
-            for index in self._manifest.of_kind(Kind.LINK):
-                self._make_link(index)
+        self._clear(None)
+        for index in self._manifest.of_kind(Kind.FOLDER):
+            self._make_folder(index)
+            self._clear(index)
+        for index in self._manifest.of_kind(Kind.LINK):
+            self._make_link(index)
+        if remains is not None:
+            self._inherit(remains)
         with self._cache.locked():
             older = self._cache.predecessor(self._manifest)
-            if older is not None:
-                taken = inherit(
-                    older,
-                    self._manifest,
-                    self._table,
-                    tree=self._descriptor,
-                    held=self.digests,
-                )
-                self._journal.add(taken.items())
-                self.digests.update(taken)
+            claimed = {} if older is None else self._linked(older)
+        self._take(claimed)
+
+    def _inherit(self, older: OlderCopy) -> None:
+        self._take(self._linked(older))
+
+    def _linked(self, older: OlderCopy) -> dict[int, bytes]:
+        return inherit(
+            older, self._manifest, self._table, tree=self._descriptor, held=self.digests
+        )
+
+    def _take(self, claimed: Mapping[int, bytes]) -> None:
+        taken = self._checked(claimed)
+        if self._journal is not None:
+            self._journal.add(taken.items())
+        self.digests.update(taken)
 
     def reserve(self, wanted: PieceSet, *, quota_bytes: int | None) -> None:
         """Make room for the wanted pieces that are missing, and have the filesystem set it
@@ -177,6 +213,13 @@ class PartialCopy:
         pieces = self._table.of_file(index)
         return len(pieces) != 1 or not self._table.is_whole_file(pieces[0], self._manifest)
 
+    def _clear(self, folder: int | None) -> None:
+        """Remove from a folder what does not belong there."""
+        below = b"" if folder is None else self._manifest.published_path(folder) + b"/"
+        base = os.fsencode(self.tree)
+        for name in list(odd_names(base, self._manifest, folder)):
+            remove_tree(self.tree / os.fsdecode(below + name))
+
     def _make_folder(self, index: int) -> None:
         path = self._manifest.published_path(index)
         try:
@@ -194,10 +237,9 @@ class PartialCopy:
 
     def _make_file(self, index: int) -> None:
         path = self._manifest.published_path(index)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        with contextlib.suppress(FileNotFoundError):
-            # Another link means that an older copy owns the data as well.
-            if os.lstat(path, dir_fd=self._descriptor).st_nlink > 1:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        if not any(piece in self.digests for piece in self._table.of_file(index)):
+            with contextlib.suppress(FileNotFoundError):  # it may be another copy's as well
                 os.unlink(path, dir_fd=self._descriptor)
         descriptor = os.open(path, flags, 0o600, dir_fd=self._descriptor)
         try:
@@ -218,7 +260,7 @@ class PartialCopy:
         """Set the last modes and times, then flush everything to the disk."""
         manifest = self._manifest
         for index in manifest.of_kind(Kind.FILE):
-            if self._in_parts(index):
+            if self._in_parts(index) or not self._is_stamped(index):
                 self._stamp(index)
         for index in manifest.of_kind(Kind.LINK):
             times = (manifest.mtimes_ns[index], manifest.mtimes_ns[index])
@@ -227,6 +269,13 @@ class PartialCopy:
         for index in reversed(list(manifest.of_kind(Kind.FOLDER))):
             self._stamp(index)
         self._flush()
+
+    def _is_stamped(self, index: int) -> bool:
+        path = self._manifest.published_path(index)
+        status = os.lstat(path, dir_fd=self._descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        wanted = (self._manifest.modes[index], self._manifest.mtimes_ns[index])
+        return (mode, status.st_mtime_ns) == wanted
 
     def _stamp(self, index: int) -> None:
         path = self._manifest.published_path(index)
@@ -254,13 +303,28 @@ class PartialCopy:
     def publish(self, digests: Mapping[int, bytes], *, key: str, until_s: float) -> Path:
         """Make the finished copy visible under its content; pinned for a job."""
         content = self._manifest.content_id(self._table.file_digests(digests))
+        record, place = self._cache.record_of(self._manifest), self._cache.data / content
+        # Another source, or another version of this one, may have the same content here.
+        there = self._is_there(place, digests)
         with self._cache.locked():
-            record = self._cache.record_of(self._manifest)
-            write_record(record, self._manifest, content, digests)
-            place = self._cache.publish(self.tree, content)
+            free = not os.path.lexists(place)
+            if free:
+                write_record(record, self._manifest, content, digests)
+            if not there or free:
+                self._cache.publish(self.tree, content)
+            if not free:
+                # Not before: readers take what a record names.
+                write_record(record, self._manifest, content, digests)
             self._cache.pin(content, key, until_s)
         remove_tree(self.folder)
         return place / self._manifest.name
+
+    def _is_there(self, place: Path, digests: Mapping[int, bytes]) -> bool:
+        table = self._table
+        known = [digests[piece] for piece in range(len(table))]
+        return os.path.lexists(place) and is_whole(
+            place, self._manifest, table, known, structure=self._structure
+        )
 
     def discard(self) -> None:
         remove_tree(self.folder)

@@ -21,6 +21,7 @@ class Tally:
     received_bytes: int = 0
     linked_bytes: int = 0
     source_bytes_read: int = 0
+    checked_bytes: int = 0
     paths: list[str] = field(default_factory=list)
     sources: list[StagedSource] = field(default_factory=list)
 

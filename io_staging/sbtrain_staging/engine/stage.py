@@ -14,6 +14,7 @@ from sbtrain_staging.cache.node_cache import NodeCache
 from sbtrain_staging.engine.copying import Copying
 from sbtrain_staging.engine.neighbours import find_neighbours, nobody
 from sbtrain_staging.engine.partial import PartialCopy
+from sbtrain_staging.engine.present import Present, find_present
 from sbtrain_staging.engine.rank import Rank, Tally
 from sbtrain_staging.engine.settings import Settings
 from sbtrain_staging.engine.shards import Share, share_of
@@ -81,6 +82,7 @@ class Stager:
             bytes_received=self._tally.received_bytes,
             linked_bytes=self._tally.linked_bytes,
             source_bytes_read=self._tally.source_bytes_read,
+            checked_bytes=self._tally.checked_bytes,
             seconds=round(seconds, 3),
             peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             paths=tuple(self._tally.paths),
@@ -150,14 +152,22 @@ class Stager:
         share = self._share(manifest)
         manifest = manifest if share is None else share.manifest
         table = PieceTable(manifest)
-        partial = PartialCopy(cache, manifest, table)
-        place = self._present(cache, manifest)
+        structure = () if share is None else share.structure
+        partial = PartialCopy(cache, manifest, table, structure=structure)
+
+        def looked(before: Present | None) -> Present | None:
+            return find_present(
+                self._rank, cache, manifest, table, structure=structure, before=before
+            )
+
+        present = looked(None)
+        place = None if present is None else present.place
         if not self._all_have(place):
             self._lock(partial)
             try:
-                place = place or self._present_here(cache, manifest)
+                present = looked(present)
                 copying = Copying(
-                    self._rank, cache, partial, manifest, table, place=place, share=share
+                    self._rank, cache, partial, manifest, table, present=present, share=share
                 )
                 place = copying.run(self._neighbours)
             finally:
@@ -174,23 +184,6 @@ class Stager:
                 entries=len(manifest),
             )
         )
-
-    def _present_here(self, cache: NodeCache, manifest: Manifest) -> Path | None:
-        with cache.locked():
-            cache.sweep(keep=manifest.version)
-            copy = cache.find(manifest)
-            if copy is None:
-                return None
-            cache.drop_partial(manifest.version)
-            cache.pin(copy.header.content, self._settings.key, self._rank.until_s())
-            return copy.path
-
-    def _present(self, cache: NodeCache, manifest: Manifest) -> Path | None:
-        found: list[Path | None] = []
-        self._rank.on_scratch(
-            cache.root, lambda: found.append(self._present_here(cache, manifest))
-        )
-        return found[0]
 
     def _all_have(self, place: Path | None) -> bool:
         mine = b"1" if place is not None else b"0"

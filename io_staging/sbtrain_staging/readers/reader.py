@@ -189,23 +189,35 @@ class StagedData:
     def open_growing(self, name: str = "") -> BinaryIO:
         """Open a file that may still be coming; wait() for a part before reading it."""
         self._index(name)
-        while True:
-            try:
-                return self._open(name)
-            except StagingError:
-                self.wait(name, length=1)
+        try:
+            return self._open(name)
+        except StagingError:
+            self.wait(name, length=1)
+            return self._open(name)
 
     def file(self, name: str = "") -> StagedFile:
         """A file that may still be coming; every read waits for what it reads."""
         return StagedFile(self, name)
 
     def _open(self, name: str) -> BinaryIO:
-        for path in (*self._candidates(name), *self._candidates(name)):
-            try:
-                return path.open("rb")
-            except FileNotFoundError:
-                continue
-        raise StagingError(f"{name!r} of {self.manifest.root} is not on this node any more")
+        """Look until a look found it, or none can: staging may move the file between a look
+        and the opening. What it does after the lock was asked for is seen by the next look."""
+        looks = 0
+        while True:
+            looks += 1
+            moving = looks == 1 or self._is_being_staged()
+            for path in self._candidates(name):
+                try:
+                    return path.open("rb")
+                except FileNotFoundError:
+                    continue
+            if not moving:
+                break
+            time.sleep(_SHORTEST_NAP_S if looks == 1 else _LONGEST_NAP_S)
+        raise StagingError(
+            f"{name!r} of {self.manifest.root} is not on this node any more",
+            hint="run staging again: the copy was removed",
+        )
 
     def _candidates(self, name: str) -> list[Path]:
         """Where the file can be: published, or in the unfinished copy."""
@@ -264,8 +276,9 @@ class StagedData:
 
     def _has_writer(self) -> bool:
         """Whether a staging process works on this source, or has finished it."""
-        if self._published() is not None:
-            return True
+        return self._published() is not None or self._is_being_staged()
+
+    def _is_being_staged(self) -> bool:
         try:
             descriptor = os.open(f"{self._partial}.lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -39,6 +39,7 @@ class NodeReport:
         linked_bytes: data that a neighbour on the same filesystem brought, and this node
             links to.
         source_bytes_read: data that this node read from the shared source.
+        checked_bytes: data that was there already, and was hashed anew.
         seconds: from the start of the run until all sources were published here.
         peak_memory_bytes: the largest resident size of the rank.
         paths: of the published sources, in the order of the command line.
@@ -51,6 +52,7 @@ class NodeReport:
     peak_memory_bytes: int
     paths: tuple[str, ...]
     linked_bytes: int = 0
+    checked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,25 @@
-"""Taking over from an older copy of a source what did not change since, by hard links."""
+"""Taking over from an older copy of a source what did not change since, by hard links.
+
+What is linked here is claimed, not known: the older copy may have been damaged since. It is
+for the caller to hash it before it counts.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from sbtrain_staging.sources.manifest import Kind, Manifest
 from sbtrain_staging.sources.pieces import PieceTable
 
+OlderCopy = tuple[Path, Manifest, Sequence[bytes]]  # its folder, and what is known of it
+
 
 def inherit(
-    older: tuple[Path, Manifest, list[bytes]],
+    older: OlderCopy,
     manifest: Manifest,
     table: PieceTable,
     *,
@@ -22,12 +29,13 @@ def inherit(
     """Link unchanged files of an older copy into an unfinished one.
 
     Args:
-        older: folder, manifest and digests of the older copy.
+        older: folder, manifest and digests of the older copy; of the same version where that
+            is damaged.
         tree: open folder of the unfinished copy; its folders are there already.
         held: pieces that it has already.
 
     Returns:
-        Pieces that are there now, with their digests.
+        Pieces of files that were linked, with the digests that they should have.
     """
     folder, known, digests = older
     known_table = PieceTable(known)
@@ -36,14 +44,14 @@ def inherit(
     for index in manifest.of_kind(Kind.FILE):
         before = places.get(manifest.paths[index])
         pieces = table.of_file(index)
-        if before is None or not pieces or pieces[0] in held:
+        if before is None or not pieces or any(piece in held for piece in pieces):
             continue
         if not _same(manifest, index, known, before):
             continue
         source = os.fsencode(folder) + b"/" + known.published_path(before)
         if _link(source, manifest, index, tree):
             numbers = known_table.of_file(before)
-            taken.update(zip(pieces, (digests[number] for number in numbers), strict=True))
+            taken.update(zip(pieces, (digests[number] for number in numbers), strict=False))
     return taken
 
 
@@ -59,15 +67,11 @@ def _same(manifest: Manifest, index: int, known: Manifest, before: int) -> bool:
 
 
 def _link(source: bytes, manifest: Manifest, index: int, tree: int) -> bool:
-    """Whether the older file was there unharmed and is linked now."""
+    """Whether the older file was there and is linked now."""
     path = manifest.published_path(index)
     try:
         status = os.lstat(source)
-        if (
-            not stat.S_ISREG(status.st_mode)
-            or status.st_size != manifest.sizes_bytes[index]
-            or status.st_mtime_ns != manifest.mtimes_ns[index]
-        ):
+        if not stat.S_ISREG(status.st_mode) or status.st_size != manifest.sizes_bytes[index]:
             return False
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path, dir_fd=tree)

@@ -12,6 +12,7 @@ import os
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -130,6 +131,12 @@ class Manifest:
 
     def __iter__(self) -> Iterator[Entry]:
         return (self[index] for index in range(len(self)))
+
+    def find(self, path: bytes) -> int | None:
+        """The index of an entry."""
+        index = bisect_left(self.paths, path)
+        found = index < len(self.paths) and self.paths[index] == path
+        return index if found else None
 
     def of_kind(self, kind: Kind) -> Iterator[int]:
         return (index for index, found in enumerate(self.kinds) if found == kind)

@@ -1,12 +1,13 @@
 """What a node remembers of a source that it holds: its manifest and the hash of every piece.
 
 A record is one file: a line of JSON, the digests of all pieces, the packed manifest. Its
-name is the manifest's version.
+name is the manifest's version: a record that says anything else than its name is damaged.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from sbtrain_staging.errors import StagingError
 from sbtrain_staging.publish import publish_bytes
 from sbtrain_staging.sources.hashing import DIGEST_BYTES
 from sbtrain_staging.sources.manifest import Manifest
+
+_CONTENT = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +44,26 @@ class Header:
 def write_record(
     path: Path, manifest: Manifest, content: str, digests: Mapping[int, bytes]
 ) -> Header:
-    header = Header(
-        content=content,
-        name=manifest.name,
-        root=manifest.root,
-        size_bytes=manifest.data_bytes,
-        entries=len(manifest),
-        digests=len(digests),
-    )
+    header = _header_of(manifest, content, digests=len(digests))
     line = json.dumps(asdict(header), separators=(",", ":")).encode() + b"\n"
     table = b"".join(digests[piece] for piece in range(len(digests)))
     publish_bytes(path, line + table + manifest.to_bytes())
     return header
 
 
+def _header_of(manifest: Manifest, content: str, *, digests: int) -> Header:
+    return Header(
+        content=content,
+        name=manifest.name,
+        root=manifest.root,
+        size_bytes=manifest.data_bytes,
+        entries=len(manifest),
+        digests=digests,
+    )
+
+
 def read_header(path: Path) -> Header:
-    """Raises StagingError where the file is no record."""
+    """The first line alone, for lists. Raises StagingError where the file is no record."""
     try:
         with path.open("rb") as stream:
             return _header(stream.readline())
@@ -65,7 +72,8 @@ def read_header(path: Path) -> Header:
 
 
 def read_record(path: Path) -> tuple[Header, Manifest, list[bytes]]:
-    """Raises StagingError where the file is no record."""
+    """Raises StagingError where the file is no record, or is damaged. Whether the digests are
+    those of the copy, the copy tells."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -74,11 +82,22 @@ def read_record(path: Path) -> tuple[Header, Manifest, list[bytes]]:
     header = _header(line)
     end = header.digests * DIGEST_BYTES
     digests = [rest[at : at + DIGEST_BYTES] for at in range(0, end, DIGEST_BYTES)]
-    return header, Manifest.from_bytes(rest[end:]), digests
+    manifest = Manifest.from_bytes(rest[end:])
+    said = _header_of(manifest, header.content, digests=header.digests)
+    if header != said or manifest.version != path.name:
+        raise StagingError(f"the record {path} is damaged")
+    return header, manifest, digests
 
 
 def _header(line: bytes) -> Header:
     try:
-        return Header(**json.loads(line))
-    except (ValueError, TypeError) as error:
+        header = Header(**json.loads(line))
+        if not _CONTENT.fullmatch(header.content) or header.name in ("", ".", ".."):
+            raise ValueError("it names no copy")
+        if {"/", "\0"} & set(header.name) or min(
+            header.size_bytes, header.entries, header.digests
+        ) < 0:
+            raise ValueError("it cannot be")
+    except (ValueError, TypeError, RecursionError) as error:
         raise StagingError(f"a record cannot be read: {error}") from None
+    return header
