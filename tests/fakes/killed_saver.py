@@ -2,6 +2,9 @@
 
     python killed_saver.py FOLDER lines          kill -9 before every line of the store's code
     python killed_saver.py FOLDER times COUNT    kill -9 at COUNT moments spread over a save
+    python killed_saver.py FOLDER damaged        kill -9 before lines of an attempt that finds
+                                                 20 and 30 damaged, resumes from 10 and
+                                                 saves 12 and 18
 
 Prints one JSON object: kills, saved (children that had published), kept (that had not).
 Exits with a traceback as soon as a child left anything that must not be.
@@ -13,6 +16,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -20,11 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from sbtrain_jobs.training import checkpoint
+from sbtrain_jobs.training import checkpoint, manifest
 from sbtrain_jobs.training.checkpoint import Checkpoint, CheckpointStore
 from sbtrain_staging import publish
 
-TRACED = {checkpoint.__file__, publish.__file__}
+TRACED = {checkpoint.__file__, manifest.__file__, publish.__file__}
+STRIDE = 7  # of some 2,600 lines
 SIZES = {"state.bin": 200_000, "parts/a.bin": 5_000, "parts/b.bin": 0}
 
 
@@ -61,16 +66,14 @@ def die_before_line(number: int) -> None:
     sys.settrace(on_call)  # type: ignore[arg-type]
 
 
-def killed_child(
-    store: CheckpointStore, step: int, *, scale: int, line: int, after_s: float
-) -> bool:
-    """Save in a child; False when it was too late to kill it."""
+def killed_child(act: Callable[[], object], *, line: int, after_s: float = 0.0) -> bool:
+    """Act in a child; False when it was too late to kill it."""
     pid = os.fork()
     if pid == 0:
         try:
             if line:
                 die_before_line(line)
-            store.write(step, save_step(step, scale=scale))
+            act()
         finally:
             os._exit(0)
     if not line:
@@ -102,8 +105,41 @@ def recover(store: CheckpointStore, step: int, *, scale: int) -> None:
     assert store.steps()[-2:] == (step - 1, step)
 
 
+def killed_amid_damage(folder: Path) -> int:
+    """Kill before every STRIDE-th line of such an attempt; how many kills there were."""
+    before = CheckpointStore(folder.with_name("before"), keep=3)
+    for step in (10, 20, 30):
+        before.write(step, save_step(step, scale=1))
+    for step in (20, 30):
+        with (before.path_of(step) / "state.bin").open("r+b") as stream:
+            stream.write(b"not what was saved")
+    kills = 0
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(before.folder, folder)
+        if not killed_child(lambda: attempt_on(folder), line=kills * STRIDE + 1):
+            return kills
+        kills += 1
+        found = CheckpointStore(folder).newest_valid(set_aside=True)
+        assert found is not None
+        assert found.step in (10, 12, 18), found
+        check(found, scale=1)
+        names = {entry.name.removeprefix("damaged-") for entry in folder.iterdir()}
+        assert {"step-20", "step-30"} <= names, names
+
+
+def attempt_on(folder: Path) -> None:
+    store = CheckpointStore(folder)
+    assert store.newest_valid(set_aside=True)
+    for step in (12, 18):
+        store.write(step, save_step(step, scale=1))
+
+
 def main() -> None:
     logging.basicConfig(level=logging.WARNING)
+    if sys.argv[2] == "damaged":
+        sys.stdout.write(json.dumps({"kills": killed_amid_damage(Path(sys.argv[1]))}) + "\n")
+        return
     store, mode = CheckpointStore(Path(sys.argv[1])), sys.argv[2]
     scale = 1 if mode == "lines" else 40
     began = time.perf_counter()
@@ -117,7 +153,11 @@ def main() -> None:
         step = number + 3
         line = number if mode == "lines" else 0
         after_s = moments.uniform(0, 1.2 * usual_s)
-        killed = killed_child(store, step, scale=scale, line=line, after_s=after_s)
+        killed = killed_child(
+            lambda step=step: store.write(step, save_step(step, scale=scale)),
+            line=line,
+            after_s=after_s,
+        )
         kills += killed
         saved += look(store, step, scale=scale)
         recover(store, step, scale=scale)

@@ -1,27 +1,33 @@
 """The store of a run's checkpoints: whole or not there, whatever dies while they are written.
 
-``<folder>/step-<S>/`` holds what the script saved and ``manifest.json``: the size and
-SHA-256 of every file, and a digest of the manifest itself. A checkpoint is written aside,
-flushed to disk (files, then folders), renamed, and its entry flushed. A reader takes only
-what agrees with its manifest, so that a torn or damaged one is passed over for the one
-before it. Names that start with a dot are unfinished work and never read.
+``<folder>/step-<S>/`` holds what the script saved and the manifest of that. A checkpoint is
+written aside, flushed to disk (files, then folders), renamed, and its entry flushed. A
+reader takes only what agrees with its manifest, so that a torn or damaged one is passed over
+for the one before it. Names that start with a dot are unfinished work and never read;
+``damaged-step-<S>`` was found damaged and set aside: it counts for nothing any more.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import logging
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.errors import CheckpointError
-from sbtrain_perf.codec import decode
+from sbtrain_jobs.training.manifest import (
+    MANIFEST,
+    DamagedError,
+    Manifest,
+    read_manifest,
+    seal,
+    verify,
+)
 from sbtrain_staging.publish import (
     TEMPORARY_MARK,
     fsync_folder,
@@ -31,13 +37,15 @@ from sbtrain_staging.publish import (
 
 _log = logging.getLogger("sbtrain.checkpoint")
 
-MANIFEST = "manifest.json"
 LEFTOVER_AFTER_S = 3600.0  # unfinished work that nobody touched for so long is given up
+MOST_SET_ASIDE = 4  # damaged ones that stay for somebody to look at; older ones go
 _PREFIX = "step-"
+_SET_ASIDE = re.compile(r"damaged-step-(\d+)(\.\d+)?", re.ASCII)
 _TRIAL_BYTES = 1 << 16  # enough that a full disk shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 Save = Callable[[Path], None]  # writes the state into the folder it gets
 
@@ -49,24 +57,6 @@ class Checkpoint:
     step: int
     path: Path
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    name: str  # relative to the checkpoint's folder
-    size_bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manifest:
-    step: int
-    files: tuple[_File, ...]
-    version: int = 1
-
-
-class _TornError(Exception):
-    """What is wrong with a checkpoint, in words."""
 
 
 class CheckpointStore:
@@ -86,47 +76,61 @@ class CheckpointStore:
             )
         self.folder = Path(folder)
         self._keep = keep
+        self._trusted: set[int] = set()  # verified or written here, up to the last written
+        self._looked = False
+        self._removable: set[int] = set()  # of the first look, or written here
 
     def steps(self) -> tuple[int, ...]:
         """Steps that have a published checkpoint, oldest first; none of them verified."""
-        try:
-            names = [entry.name for entry in self.folder.iterdir()]
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise _explained(error, f"cannot look for checkpoints in {self.folder}") from error
-        numbers = (name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
+        numbers = (n.removeprefix(_PREFIX) for n in self._names() if n.startswith(_PREFIX))
         return tuple(sorted(int(n) for n in numbers if n.isascii() and n.isdigit()))
 
-    def newest_valid(self) -> Checkpoint | None:
+    def newest_valid(self, *, set_aside: bool = False) -> Checkpoint | None:
         """The newest checkpoint whose every file has the size and hash of its manifest.
 
         Every one that is passed over is named in a warning with what is wrong with it.
-        None: there is no whole checkpoint.
+        None: there is no checkpoint at all.
+
+        Args:
+            set_aside: rename damaged ones that are newer, so that they count for nothing;
+                for the one writer of the folder. What merely cannot be read stays.
+
+        Raises:
+            CheckpointError: there are checkpoints, and none is whole.
         """
-        for step in reversed(self.steps()):
-            found = self.valid(step)
-            if found is not None:
-                return found
-        return None
+        while True:
+            steps = self._look()
+            wrong: dict[int, DamagedError | OSError] = {}
+            for step in reversed(steps):
+                try:
+                    found = verify(self.path_of(step), step)
+                except (DamagedError, OSError) as error:
+                    if os.path.lexists(self.path_of(step)):
+                        wrong[step] = error
+                    continue
+                self._trusted.add(step)
+                self._pass_over(wrong, set_aside=set_aside)
+                return self._checkpoint(found)
+            if self.steps() == steps:  # else a writer published and removed meanwhile
+                self._refuse_to_start_anew(wrong)
+                return None
 
     def valid(self, step: int) -> Checkpoint | None:
         """The checkpoint of `step` if it is whole; a warning says why it is not."""
-        folder = self.path_of(step)
         try:
-            return _verified(folder, step)
-        except (_TornError, OSError) as error:
-            _log.warning("sbtrain: checkpoint %s is not whole (%s): passed over", folder, error)
+            found = verify(self.path_of(step), step)
+        except (DamagedError, OSError) as error:
+            self._pass_over({step: error}, set_aside=False)
             return None
+        self._trusted.add(step)
+        return self._checkpoint(found)
 
     def published(self, step: int) -> Checkpoint | None:
         """The checkpoint of `step` if it is there in full size; hashes are not read."""
         try:
-            manifest = _manifest_of(self.path_of(step), step)
-            _check_sizes(self.path_of(step), manifest)
-        except (_TornError, OSError):
+            return self._checkpoint(read_manifest(self.path_of(step), step))
+        except (DamagedError, OSError):
             return None
-        return _checkpoint(self.path_of(step), manifest)
 
     def path_of(self, step: int) -> Path:
         return self.folder / f"{_PREFIX}{step}"
@@ -169,16 +173,19 @@ class CheckpointStore:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._look()
             temporary = temporary_beside(self.path_of(step))
             try:
                 temporary.mkdir(mode=0o700)
                 save(temporary)
-                manifest = _seal(temporary, step)
-                published = self._publish(temporary, manifest)
+                published = self._publish(temporary, seal(temporary, step))
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
         except OSError as error:
             raise _explained(error, f"cannot save step {step} in {self.folder}") from error
+        # What lies beyond this step is not of its line: another rank may not have seen it.
+        self._trusted = {old for old in self._trusted if old < step} | {step}
+        self._removable.add(step)
         self._prune()
         return published
 
@@ -203,121 +210,125 @@ class CheckpointStore:
                 removed += 1
         return removed
 
-    def _publish(self, temporary: Path, manifest: _Manifest) -> Checkpoint:
+    def _names(self) -> tuple[str, ...]:
+        try:
+            return tuple(entry.name for entry in self.folder.iterdir())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise _explained(error, f"cannot look for checkpoints in {self.folder}") from error
+
+    def _look(self) -> tuple[int, ...]:
+        """The steps; those of the first look may be pruned once they are too old."""
+        steps = self.steps()
+        if not self._looked:
+            self._looked = True
+            self._removable |= set(steps)
+        return steps
+
+    def _checkpoint(self, manifest: Manifest) -> Checkpoint:
+        return Checkpoint(
+            step=manifest.step,
+            path=self.path_of(manifest.step),
+            size_bytes=manifest.size_bytes,
+        )
+
+    # -- damage ------------------------------------------------------------------------
+
+    def _pass_over(
+        self, wrong: Mapping[int, DamagedError | OSError], *, set_aside: bool
+    ) -> set[str]:
+        """Say what is wrong; the new names of those that were set aside."""
+        aside = set()
+        for step, error in wrong.items():
+            what, torn = "passed over", isinstance(error, DamagedError)
+            if set_aside and torn and (name := self._set_aside(step)) is not None:
+                aside.add(name)
+                what = f"set aside as {name}"
+            _log.warning(
+                "sbtrain: checkpoint %s is not whole (%s): %s", self.path_of(step), error, what
+            )
+        if aside:
+            self._drop_set_aside(but=aside)
+        return aside
+
+    def _set_aside(self, step: int) -> str | None:
+        """Rename a damaged checkpoint; its new name, or None where that is not possible."""
+        plain = f"damaged-{_PREFIX}{step}"
+        for name in (plain, *(f"{plain}.{number}" for number in range(2, 1000))):
+            try:
+                if not os.path.lexists(self.folder / name):
+                    publish_path(self.path_of(step), self.folder / name)
+                    return name
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    return None
+        return None
+
+    def _drop_set_aside(self, *, but: set[str]) -> None:
+        """Remove the oldest of those that were set aside before."""
+        before = [n for n in self._names() if _SET_ASIDE.fullmatch(n) and n not in but]
+        before.sort(key=lambda name: _last_touched(self.folder / name))
+        for name in before[: max(0, len(before) + len(but) - MOST_SET_ASIDE)]:
+            _log.warning("sbtrain: removed %s, set aside before", self.folder / name)
+            _remove(self.folder / name)
+
+    def _refuse_to_start_anew(self, wrong: Mapping[int, DamagedError | OSError]) -> None:
+        aside = sorted(name for name in self._names() if _SET_ASIDE.fullmatch(name))
+        if not wrong and not aside:
+            return
+        said = [f"{_PREFIX}{step}: {error}" for step, error in wrong.items()]
+        said += [f"{name} was set aside before" for name in aside]
+        raise CheckpointError(
+            f"no checkpoint in {self.folder} is whole ({'; '.join(said)})",
+            hint="bring one back, or start anew from step 0: move that folder away or name "
+            "another one with --train-checkpoint",
+        )
+
+    # -- publishing --------------------------------------------------------------------
+
+    def _publish(self, temporary: Path, manifest: Manifest) -> Checkpoint:
         """Rename into place. A whole checkpoint of the same step, published meanwhile by
-        another writer, stays; a damaged one makes way."""
+        another writer, stays; a damaged one is set aside."""
         final = self.path_of(manifest.step)
         for _ in range(3):
             try:
                 publish_path(temporary, final)
-                return _checkpoint(final, manifest)
+                return self._checkpoint(manifest)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                if error.errno not in _TAKEN:
                     raise
             try:
-                return _verified(final, manifest.step)
-            except (_TornError, OSError):
-                _remove(final)
+                return self._checkpoint(verify(final, manifest.step))
+            except (DamagedError, OSError) as error:
+                wrong = {manifest.step: DamagedError(str(error))}
+                if not self._pass_over(wrong, set_aside=True):
+                    break
         raise CheckpointError(
             f"{final} holds a damaged checkpoint that cannot be moved out of the way",
             hint="remove that folder by hand",
         )
 
     def _prune(self) -> None:
-        """Keep the newest whole checkpoints (by size; hashes are not read) and remove what
-        is older than the oldest of them."""
-        whole = [step for step in reversed(self.steps()) if self.published(step)]
-        if len(whole) < self._keep:
+        """Keep the newest of this run's own checkpoints that are there in full size, and
+        remove what is older than the oldest of them. Own ones are those that it verified or
+        wrote; what another writer published since the first look is left to that one."""
+        own = []
+        for step in sorted(self._trusted, reverse=True):
+            try:
+                own.append(read_manifest(self.path_of(step), step).step)
+            except DamagedError as error:
+                self._trusted.discard(step)
+                if os.path.lexists(self.path_of(step)) and not self.published(step):
+                    self._pass_over({step: error}, set_aside=True)
+            except OSError:
+                continue
+        if len(own) < self._keep:
             return
-        oldest_kept = whole[self._keep - 1]
-        for step in self.steps():
-            if step < oldest_kept:
-                _remove(self.path_of(step))
-
-
-def _seal(folder: Path, step: int) -> _Manifest:
-    """Write the manifest of what lies in `folder` and flush it all to disk."""
-    files = tuple(_sealed(path, folder) for path in _walk(folder))
-    if not files:
-        raise CheckpointError(
-            f"the script saved nothing for step {step}",
-            hint="the save function must write its files into the folder it is given",
-        )
-    manifest = _Manifest(step=step, files=files)
-    body = asdict(manifest)
-    text = json.dumps({**body, "digest": _digest(body)}, indent=1)
-    target = folder / MANIFEST
-    with target.open("x", encoding="utf-8") as stream:
-        stream.write(text + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    for path, _, _ in os.walk(folder, topdown=False):
-        fsync_folder(Path(path))
-    return manifest
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            yield Path(parent, name)
-
-
-def _sealed(path: Path, folder: Path) -> _File:
-    name = path.relative_to(folder).as_posix()
-    if name == MANIFEST or path.is_symlink() or not path.is_file():
-        raise CheckpointError(
-            f"the script saved {name!r}, which a checkpoint cannot hold",
-            hint=f"save plain files with names other than {MANIFEST}",
-        )
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return _File(name=name, size_bytes=os.fstat(stream.fileno()).st_size, sha256=digest)
-
-
-def _verified(folder: Path, step: int) -> Checkpoint:
-    manifest = _manifest_of(folder, step)
-    _check_sizes(folder, manifest)
-    for file in manifest.files:
-        with (folder / file.name).open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
-                raise _TornError(f"{file.name} is not what was saved: its hash differs")
-    return _checkpoint(folder, manifest)
-
-
-def _manifest_of(folder: Path, step: int) -> _Manifest:
-    try:
-        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        digest = data.pop("digest")
-        if digest != _digest(data):
-            raise _TornError(f"{MANIFEST} is damaged")
-        manifest = decode(_Manifest, data)
-    except FileNotFoundError:
-        raise _TornError(f"{MANIFEST} is missing") from None
-    except (ValueError, KeyError, AttributeError) as error:
-        raise _TornError(f"{MANIFEST} is damaged") from error
-    if manifest.step != step:
-        raise _TornError(f"{MANIFEST} is that of step {manifest.step}")
-    return manifest
-
-
-def _check_sizes(folder: Path, manifest: _Manifest) -> None:
-    for file in manifest.files:
-        try:
-            size = (folder / file.name).stat().st_size
-        except FileNotFoundError:
-            raise _TornError(f"{file.name} is missing") from None
-        if size != file.size_bytes:
-            raise _TornError(f"{file.name} has {size} of {file.size_bytes} bytes")
-
-
-def _digest(body: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _checkpoint(folder: Path, manifest: _Manifest) -> Checkpoint:
-    size = sum(file.size_bytes for file in manifest.files)
-    return Checkpoint(step=manifest.step, path=folder, size_bytes=size)
+        for step in {old for old in self._removable if old < own[self._keep - 1]}:
+            _remove(self.path_of(step))
+            self._removable.discard(step)
+            self._trusted.discard(step)
 
 
 def _remove(folder: Path) -> None:

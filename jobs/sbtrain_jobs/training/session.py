@@ -21,7 +21,6 @@ import math
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,10 +29,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.signals import signal_named
-from sbtrain_jobs.training.checkpoint import Checkpoint, CheckpointStore, Save
+from sbtrain_jobs.training.checkpoint import CheckpointStore, Save
 from sbtrain_jobs.training.context import Defaults, TrainerContext, trainer_context
 from sbtrain_jobs.training.reports import Reports
 from sbtrain_jobs.training.sampler import BatchSampler
+from sbtrain_jobs.training.saves import Saves
 from sbtrain_jobs.training.step_clock import StepClock
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.stop_signals import StopSignals
@@ -136,17 +136,18 @@ class Run:
         self.checkpoints = CheckpointStore(context.checkpoint_folder)
         self.peers: Peers | None = None
         self.exit_code: int | None = None  # once the with block has ended
-        self._lock = threading.Lock()
-        self._last_saved: Checkpoint | None = None
-        self._save_announced = False
         self._started = False
-        self._kept = False  # all steps were run, and what the script saves is saved
+        self._over_told = False  # that all steps were run
         self._restore_s = 0.0
         self._loop_ended_at: float | None = None
         self._metrics: dict[str, float] = {}
-        self._next_save_at = math.inf
         self._gate = StepGate(on_overdue=self._hold_overdue)
-        self._reports = Reports(context, gate=self._gate, on_stop=self._announce_save)
+        self._reports = Reports(
+            context, gate=self._gate, on_stop=lambda _: self._saves.announce()
+        )
+        self._saves = Saves(
+            context, store=self.checkpoints, gate=self._gate, reports=self._reports
+        )
         self._clock = StepClock(self._reports.steps)
         self._signals = StopSignals(
             {signal.SIGTERM, signal_named(context.stop_signal)}, self._on_signal
@@ -199,10 +200,11 @@ class Run:
             The last step that is finished; 0 when training starts afresh.
 
         Raises:
-            CheckpointError: the step that all ranks agreed on is not whole here.
+            CheckpointError: there are checkpoints, and none is whole; or the step that all
+                ranks agreed on is not whole here.
         """
         began = time.perf_counter()
-        found = self.checkpoints.newest_valid()
+        found = self.checkpoints.newest_valid(set_aside=self.is_chief)
         step = found.step if found is not None else 0
         if self.peers is not None:
             step = self.peers.lowest(step)
@@ -216,7 +218,7 @@ class Run:
                 hint=f"all nodes must see the same {self.checkpoints.folder}",
             )
         load(found.path)
-        self._last_saved = found
+        self._saves.last = found
         self._restore_s = time.perf_counter() - began
         self._reports.phase("restore", self._restore_s, step=step, size_bytes=found.size_bytes)
         return step
@@ -234,8 +236,8 @@ class Run:
 
         Raises:
             CheckpointError: nothing can be saved in the folder, found out before the first
-                step; or the last save failed. A periodic save that fails is said and tried
-                again at the next interval.
+                step; the last save failed; or a save ended the process as if all were well
+                (sys.exit). A periodic save that fails is said and tried again.
         """
         gate, clock = self._gate, self._clock
         self._begin(start, save)
@@ -245,19 +247,19 @@ class Run:
                     break
                 clock.begin(step)
                 yield step
-                if clock.end() >= self._next_save_at:
-                    self._save_on_the_way(step, save)
+                if clock.end() >= self._saves.due_at:
+                    self._saves.on_the_way(step, save)
         finally:
             clock.flush()
         if save is not None and self.is_chief:
-            self._save_last(gate.step, save)
+            self._saves.last_of(gate.step, save)
         self._loop_ended_at = time.perf_counter()
         if gate.step >= self.steps_total:
-            self._kept = True
-            self._reports.steps_over(gate.step, kept=True)
-            self._announce_save()
+            self._over_told = True
+            self._reports.steps_over(gate.step, kept=save is not None and self.is_chief)
+            self._saves.announce()
         elif gate.stop_after is not None:
-            self._announce_save()
+            self._saves.announce()
             unsaved = "" if save is not None else "; steps() got no save, so nothing is kept"
             _log.warning("sbtrain: stopped after step %d, as asked%s", gate.step, unsaved)
             raise SystemExit(EXIT_STOPPED)
@@ -297,7 +299,7 @@ class Run:
         self.exit_code = _exit_code(error)
         stopped = self.exit_code == EXIT_STOPPED
         try:
-            if self.exit_code == 0 and not self._kept:
+            if self.exit_code == 0 and not self._over_told:
                 self._reports.steps_over(self._last_step(), kept=False)
             if error is None and self.is_chief:
                 self._publish_result()
@@ -317,62 +319,21 @@ class Run:
             sys.stderr.write(f"sbtrain: {failure.message}{hint}\n")
             raise SystemExit(failure.exit_code) from failure
 
-    # -- steps and saves ---------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------
 
     def _begin(self, start: int, save: Save | None) -> None:
         self._gate.resume_from(start)
         self._reports.steps_begun(start, saves=save is not None)
-        if start and self._last_saved is None:
-            self._last_saved = self.checkpoints.published(start)
-        if self.is_chief and save is not None and start < self.steps_total:
-            self.checkpoints.check()
+        self._saves.begin(start, save)
         if not self._started:
             self._started = True
             self._reports.phase(
                 "start", max(0.0, _process_age_s() - self._restore_s), step=start
             )
-        self._schedule_save()
 
     def _last_step(self) -> int:
-        saved = self._last_saved
+        saved = self._saves.last
         return max(self._gate.step, 0 if saved is None else saved.step)
-
-    def _schedule_save(self) -> None:
-        interval_s = self.context.checkpoint_interval_s
-        if self.is_chief and interval_s > 0:
-            self._next_save_at = time.perf_counter() + interval_s
-
-    def _save_on_the_way(self, step: int, save: Save | None) -> None:
-        if save is not None and step < self.steps_total:
-            try:
-                self._save(step, save)
-            except CheckpointError as error:
-                _log.warning("sbtrain: %s (%s); training goes on", error.message, error.hint)
-        self._schedule_save()
-
-    def _save_last(self, step: int, save: Save) -> None:
-        if self._last_saved is None or self._last_saved.step != step:
-            self._save(step, save)
-
-    def _save(self, step: int, save: Save) -> None:
-        began = time.perf_counter()
-        saved = self.checkpoints.write(step, save)
-        seconds = time.perf_counter() - began
-        self._last_saved = saved
-        self._reports.phase("checkpoint", seconds, step=step, size_bytes=saved.size_bytes)
-
-    def _announce_save(self, _: int = 0) -> None:
-        """Say Saved once, as soon as the agreed last step is on disk; either thread."""
-        stop_after, saved = self._gate.stop_after, self._last_saved
-        if not self.is_chief or stop_after is None or saved is None:
-            return
-        if saved.step < min(stop_after, self.steps_total):
-            return
-        with self._lock:
-            if self._save_announced:
-                return
-            self._save_announced = True
-        self._reports.saved(saved)
 
     def _publish_result(self) -> None:
         ended_at = self._loop_ended_at

@@ -1,8 +1,11 @@
-"""What tests of the wing share that takes long to make."""
+"""What tests of the wing share: what takes long to make, and a folder in memory."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +18,15 @@ def with_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tensor
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     with tensorflow_parent(tmp_path_factory.mktemp("tensorflow")) as parent:
         yield parent
+
+
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a kill does not lose what the kernel holds, so
+    that flushing to a disk would only cost time."""
+    shared_memory = Path("/dev/shm")
+    if not os.access(shared_memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared_memory) as folder:
+        yield Path(folder)

@@ -193,7 +193,7 @@ def test_a_periodic_save_that_fails_is_said_and_the_last_one_ends_the_run(
                 folder.rmdir()
                 folder.write_text("in the way")
     assert ran == [1, 2, 3, 4, 5]
-    assert caplog.text.count("training goes on") == 4
+    assert caplog.text.count("the next save tries again") == 4
     assert "sbtrain: cannot save step 5" in capfd.readouterr().err
 
 
