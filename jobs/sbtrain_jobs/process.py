@@ -1,7 +1,8 @@
 """Starting other programs: the only file of sbtrain that does.
 
 Never through a shell; always in a session of its own, so that a signal to sbtrain does not
-reach the program by accident; always with an end in time.
+reach the program by accident; always with an end in time; and Slurm's commands never so that
+they lead back to sbtrain.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
+from sbtrain_jobs.slurm_calls import program_for
 
 Child = subprocess.Popen[bytes]
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -114,10 +116,12 @@ def start_process(
     Raises:
         CommandMissingError: the program is not there or may not be run.
     """
+    program = program_for(argv, env)
     try:
         return subprocess.Popen(
-            list(argv),
-            env=None if env is None else dict(env),
+            list(program.argv),
+            executable=program.file,
+            env=None if program.environ is None else dict(program.environ),
             cwd=cwd,
             stdin=stdin,
             stdout=stdout,
@@ -129,7 +133,7 @@ def start_process(
         )
     except (FileNotFoundError, PermissionError) as error:
         raise CommandMissingError(
-            f"cannot run {argv[0]}: {error.strerror}", argv=argv
+            f"cannot run {program.file or argv[0]}: {error.strerror}", argv=argv
         ) from None
 
 

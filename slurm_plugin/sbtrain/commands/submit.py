@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
+from sbtrain_jobs.slurm_calls import pass_on
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
@@ -32,6 +33,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    pass_on(environ)
     if argv and argv[0] in ("-h", "--help", "--usage"):
         return _help()
     from sbtrain.options.argv import given, split_command_line
@@ -49,6 +51,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.telling import tell, warn
     from sbtrain.options.unknown_options import unknown_options_named
+    from sbtrain.submission.job_script import refuse_own
     from sbtrain.submission.notes import script_notes
     from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
     from sbtrain.submission.unfollowed import unmet
@@ -56,6 +59,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     around = surroundings(environ)
     with unknown_options_named(line):
         asked = read_call(line, around)
+    refuse_own(asked.script)
     strict, talks = asked.options.strict, not given(asked.settings, "quiet")
     dropped = [one.message for one in asked.directives.dropped]
     warn(dropped, who="sbtrain", strict=strict)

@@ -55,7 +55,7 @@ _HINTS = (
 def slurm_error(error: CommandError) -> SlurmError:
     """The error of a command as an error of Slurm, with Slurm's own words."""
     if isinstance(error, CommandMissingError):
-        return _told(error, SlurmMissingError, error.message)
+        return _told(error, SlurmMissingError, error.message, hint=error.hint)
     if isinstance(error, CommandTimeoutError):
         return _told(error, SlurmTimeoutError, error.message)
     name = error.argv[0]

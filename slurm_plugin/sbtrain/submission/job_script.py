@@ -10,8 +10,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sbtrain.errors import ScriptError
 from sbtrain.options.directives import quote_directive
+from sbtrain.options.script import Script
 from sbtrain_perf.request import Plan
+
+WRITTEN = "# Written by sbtrain"  # the second line of every script that sbtrain submits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ def job_script(plan: Plan, parts: JobScript) -> str:
     """
     lines = [
         "#!/bin/bash",
-        f"# Written by sbtrain for run {plan.run_id}; plan.json beside it says the rest.",
+        f"{WRITTEN} for run {plan.run_id}; plan.json beside it says the rest.",
         *(f"#SBATCH {quote_directive(word)}" for word in parts.directives),
         *parts.user_lines,
         "",
@@ -48,3 +52,17 @@ def job_script(plan: Plan, parts: JobScript) -> str:
         f"{shlex.quote(parts.plan_path)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def refuse_own(script: Script) -> None:
+    """A script that sbtrain wrote comes back where a file named sbatch runs sbtrain on another
+    host or in a container: submitted once more, it would come back again.
+
+    Raises:
+        ScriptError: this is one.
+    """
+    if script.content.partition(b"\n")[2].startswith(WRITTEN.encode()):
+        raise ScriptError(
+            f"{script.shown} is a job script that sbtrain has written: it is planned already",
+            hint="Slurm's own sbatch takes it as it is; sbtrain takes the script that trains",
+        )

@@ -18,6 +18,7 @@ from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
 from sbtrain.options.argv import given
 from sbtrain.slurm.client import Submission
 from sbtrain.submission.asked import GPU_OPTIONS
+from sbtrain.submission.job_script import WRITTEN
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.request import slurm_partition
@@ -155,7 +156,7 @@ def _ask(
 
 def _question(asked: Asked, partition: str, nodes: int, gres: str) -> Submission:
     """A job of that size with all that the user asked for, and no work in it."""
-    lines = ("#!/bin/sh", *asked.directives.kept_lines, "exit")
+    lines = ("#!/bin/sh", WRITTEN, *asked.directives.kept_lines, "exit")
     return Submission(
         options=(
             *asked.sbatch_words,

@@ -1,0 +1,211 @@
+"""Which file the name of a Slurm command stands for: never one that leads back to sbtrain.
+
+Clusters put a file `sbatch` that runs sbtrain first on PATH. Where it is sbtrain's own entry
+point, it is passed over. What another script runs cannot be seen from outside; so it is started
+with a note of the call in its environment, and a sbtrain that finds such a note does nothing of
+its own: it becomes the next file of that name (`pass_on`). So every call reaches Slurm once,
+however many files lead to sbtrain, and whatever they add to its words.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from sbtrain_jobs.errors import CommandMissingError
+
+NOTE = "SBTRAIN_SLURM_CALL"  # the call, and the files that are left for it
+FOLDER = "SBTRAIN_SLURM_BIN"  # the user's word for where Slurm's commands are
+COMMANDS = frozenset(
+    (
+        *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol"),
+        *(
+            "sdiag",
+            "sinfo",
+            "sprio",
+            "squeue",
+            "sreport",
+            "srun",
+            "sshare",
+            "sstat",
+            "strigger",
+        ),
+    )
+)
+_MOST_NOTE_BYTES = 100_000  # the kernel takes 128 KiB for one variable
+_MOST_ENTRY_BYTES = 4096
+_HINT = f"put the folder of Slurm's own commands on PATH, or name it in {FOLDER}"
+
+
+class Program(NamedTuple):  # a dataclass costs `sbtrain --help` a tenth of its time
+    """How a program is started. file: the one that runs, where argv[0] is not looked up."""
+
+    argv: tuple[str, ...]
+    file: str | None = None
+    environ: Mapping[str, str] | None = None
+
+
+def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Program:
+    """The program of a call; only Slurm's commands are looked for here.
+
+    Args:
+        environ: that of the program; None: this process's own.
+
+    Raises:
+        CommandMissingError: there is no such command but sbtrain itself.
+    """
+    around = os.environ if environ is None else environ
+    if NOTE in around:  # of another call
+        environ = around = {name: value for name, value in around.items() if name != NOTE}
+    if PurePath(argv[0]).name not in COMMANDS:
+        return Program(argv=tuple(argv), environ=environ)
+    files = _files(argv[0], around)
+    if files:
+        return _started_with(tuple(argv), files, around)
+    folder = around.get(FOLDER)
+    file = f"{folder}/{PurePath(argv[0]).name}" if folder else None
+    return Program(argv=tuple(argv), file=file, environ=environ)
+
+
+def pass_on(environ: Mapping[str, str], *, named_by: int = 0) -> None:
+    """To be called first by a command of ours: returns unless sbtrain itself has, without
+    knowing, started it for a command of Slurm. Then this process becomes that command.
+
+    Args:
+        named_by: how many of the first arguments belong to the command's name.
+
+    Raises:
+        CommandMissingError: no file is left that could be Slurm's.
+    """
+    note = environ.get(NOTE)
+    if note is None:
+        if _runs_above(named_by):
+            raise CommandMissingError(
+                "sbtrain has called itself: a command of Slurm that it started runs sbtrain",
+                argv=sys.argv,
+                hint=_HINT,
+            )
+        return
+    import json
+    import signal
+
+    call = json.loads(note)
+    argv, files = tuple(call["argv"]), call["left"]
+    if not files:
+        raise _only_ourselves(argv)
+    rest = {name: value for name, value in environ.items() if name != NOTE}
+    program = _started_with(argv, files, rest)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them
+    try:
+        os.execve(  # noqa: S606
+            program.file or program.argv[0], program.argv, program.environ or rest
+        )
+    except OSError as error:
+        raise CommandMissingError(
+            f"cannot run {files[0]}: {error.strerror}", argv=argv, hint=_HINT
+        ) from None
+
+
+def _only_ourselves(argv: Sequence[str]) -> CommandMissingError:
+    name = PurePath(argv[0]).name
+    return CommandMissingError(
+        f"there is no {name} of Slurm here: every {name} on PATH runs sbtrain",
+        argv=argv,
+        hint=_HINT,
+    )
+
+
+def _files(command: str, environ: Mapping[str, str]) -> list[str]:
+    """Files that can be run as the command, each once, the first one first."""
+    name, folder = PurePath(command).name, environ.get(FOLDER)
+    folders = [folder] if folder else os.get_exec_path(dict(environ))
+    places = [os.path.join(place, name) for place in folders]  # noqa: PTH118 - "" is "."
+    if os.sep in command:
+        places.insert(0, command)
+    found: dict[tuple[int, int], str] = {}
+    for place in places:
+        try:
+            status = os.stat(place)  # noqa: PTH116
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode) and os.access(place, os.X_OK):
+            found.setdefault((status.st_dev, status.st_ino), os.path.abspath(place))  # noqa: PTH100
+    files = [file for file in found.values() if not _is_our_entry(file)]
+    if found and not files:
+        raise _only_ourselves((command,))
+    return files
+
+
+def _is_our_entry(file: str) -> bool:
+    """Whether it is the file that this process was started by, or a copy of that."""
+    own = Path(sys.argv[0])
+    try:
+        if own.samefile(file):
+            return True
+        size = own.stat().st_size
+        return (
+            0 < size <= _MOST_ENTRY_BYTES
+            and Path(file).stat().st_size == size
+            and Path(file).read_bytes() == own.read_bytes()
+        )
+    except OSError:
+        return False
+
+
+def _started_with(
+    argv: tuple[str, ...], files: Sequence[str], environ: Mapping[str, str]
+) -> Program:
+    """The call by the first of the files, with a note of the others for a script."""
+    file, *left = files
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123
+            head = stream.read(4)
+    except OSError:
+        head = b"\x7fELF"  # what may be run but not read is no script
+    if head == b"\x7fELF":
+        return Program(argv=argv, file=file, environ=environ)
+    import json
+
+    note = json.dumps({"argv": argv, "left": left})
+    if len(note) <= _MOST_NOTE_BYTES:
+        environ = {**environ, NOTE: note}
+    if not head.startswith(b"#!"):  # a shell runs it all the same
+        return Program(argv=("/bin/bash", file, *argv[1:]), environ=environ)
+    return Program(argv=argv, file=file, environ=environ)
+
+
+def _runs_above(named_by: int) -> bool:
+    """Whether a process above this one runs the same command of ours. It starts commands of
+    Slurm alone, so that we stand below it by way of one, and the note was lost on the way."""
+    own = _words(os.getpid())
+    told = len(sys.argv) - 1
+    program = own[: len(own) - max(told - named_by, 0)]
+    if len(program) < 2 + named_by or own[len(own) - told :] != sys.argv[1:]:
+        return False
+    pid = os.getppid()
+    while pid > 1:
+        if _words(pid)[: len(program)] == program:
+            return True
+        pid = _parent(pid)
+    return False
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [os.fsdecode(word) for word in text.split(b"\0")[:-1]]
+
+
+def _parent(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return int(text.rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,307 @@
+"""Files named as Slurm's commands that run sbtrain, as clusters put them first on PATH: Slurm's
+own command is called once, whatever the wrapper looks like."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from commands import clean_environ
+from sbtrain_jobs.process import CommandResult, run_command
+from sbtrain_jobs.slurm_calls import FOLDER, NOTE
+
+SBTRAIN = Path(sys.executable).with_name("sbtrain")
+CALL = ("--parsable", "-N1", "-p", "standard", "--train-steps=5", "job.sh")
+MOST_STARTS = 6  # a wrapper ends here, so that a fault of ours does not fill the machine
+
+
+class Site:
+    """A PATH with wrappers before the command that stands for Slurm's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.slurm = self.made("slurm")
+        self.path = [str(self.made("wrap")), str(self.slurm), str(SBTRAIN.parent), "/bin"]
+        self.environ = clean_environ(SBTRAIN_HOME=str(folder / "home"), SBTRAIN_SITE="private")
+        (folder / "job.sh").write_text("#!/bin/sh\n")
+        for name in ("sbatch", "squeue", "scontrol"):
+            self.put(
+                self.slurm / name, f'#!/bin/sh\necho "$@" >> {self.calls(name)}\necho 12\n'
+            )
+
+    def made(self, name: str) -> Path:
+        path = self.folder / name
+        path.mkdir()
+        return path
+
+    def put(self, path: Path, text: str) -> Path:
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def wrap(self, text: str, *, name: str = "sbatch", folder: str = "wrap") -> Path:
+        """A wrapper that counts its starts. COUNT stands for the line that does."""
+        place = self.folder / folder
+        place.mkdir(exist_ok=True)
+        starts = self.folder / "starts"
+        count = f"echo x >> {starts}; [ $(wc -l < {starts}) -le {MOST_STARTS} ] || exit 99"
+        return self.put(place / name, text.replace("COUNT", count))
+
+    def calls(self, name: str) -> Path:
+        return self.folder / f"calls-{name}"
+
+    def called(self, name: str = "sbatch") -> list[str]:
+        path = self.calls(name)
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def starts(self) -> int:
+        path = self.folder / "starts"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def run(self, *words: str, **changes: str) -> CommandResult:
+        environ = {**self.environ, "PATH": os.pathsep.join(self.path), **changes}
+        return run_command(words, cwd=self.folder, env=environ, timeout_s=60, check="keep")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def shell(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain "$@"\n')
+
+
+def shell_by_its_path(site: Site) -> None:
+    site.wrap(f'#!/bin/bash\nCOUNT\n{SBTRAIN} "$@"\n')
+
+
+def shell_that_adds_words(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain --train-steps=7 --account=lab "$@"\n')
+
+
+def shell_that_speaks(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\necho welcome >&2\nsbtrain "$@"; rc=$?\nexit $rc\n')
+
+
+def shell_function(site: Site) -> None:
+    site.wrap('sbatch() {\n  COUNT\n  sbtrain "$@"\n}\nsbatch "$@"\n')
+
+
+def shell_that_goes_on_by_itself(site: Site) -> None:
+    site.wrap(f'#!/bin/sh\nCOUNT\nsbtrain "$@" || exec {site.slurm}/sbatch "$@"\n')
+
+
+def python_that_starts_it(site: Site) -> None:
+    site.wrap(
+        f"#!{sys.executable}\nimport os, subprocess, sys\nos.system('''COUNT''')\n"
+        "sys.exit(subprocess.run(['sbtrain', *sys.argv[1:]]).returncode)\n"
+    )
+
+
+def python_that_is_it(site: Site) -> None:
+    site.wrap(
+        f"#!{sys.executable}\nimport os, sys\nfrom sbtrain.commands.submit import main\n"
+        "os.system('''COUNT''')\nsys.exit(main())\n"
+    )
+
+
+def a_link(site: Site) -> None:
+    (site.folder / "wrap/sbatch").symlink_to(SBTRAIN)
+
+
+def a_copy(site: Site) -> None:
+    shutil.copy(SBTRAIN, site.folder / "wrap/sbatch")
+
+
+def two_in_a_chain(site: Site) -> None:
+    second = site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain "$@"\n', folder="second")
+    site.wrap(f'#!/bin/sh\nCOUNT\nexec {second} "$@"\n')
+    site.path.insert(1, str(second.parent))
+
+
+def one_that_looks_for_the_next(site: Site) -> None:
+    """It takes its own folder off PATH, as good wrappers do; the next one runs sbtrain."""
+    site.wrap('#!/bin/sh\nCOUNT\nPATH=${PATH#*:}\nexec sbatch "$@"\n')
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain "$@"\n', folder="second")
+    site.path.insert(1, str(site.folder / "second"))
+
+
+def its_folder_twice(site: Site) -> None:
+    shell(site)
+    (site.folder / "other").symlink_to("wrap")
+    site.path[1:1] = [str(site.folder / "other"), site.path[0]]
+
+
+def a_relative_folder(site: Site) -> None:
+    shell(site)
+    site.path[0] = "wrap"
+
+
+def the_current_folder(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain "$@"\n', folder=".")
+    site.path[0] = ""
+
+
+def an_empty_environment(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nexec env -i PATH="$PATH" HOME="$HOME" sbtrain "$@"\n')
+
+
+KINDS = (
+    *(shell, shell_by_its_path, shell_that_adds_words, shell_that_speaks, shell_function),
+    *(shell_that_goes_on_by_itself, python_that_starts_it, python_that_is_it, a_link, a_copy),
+    *(two_in_a_chain, one_that_looks_for_the_next, its_folder_twice, a_relative_folder),
+    the_current_folder,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_slurms_own_sbatch_is_called_once(site: Site, kind: Callable[[Site], None]) -> None:
+    kind(site)
+    assert_one_job(site, "sbtrain", *CALL)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [shell, shell_that_adds_words, shell_function, python_that_starts_it, a_link],
+    ids=lambda kind: kind.__name__,
+)
+def test_so_it_is_when_the_user_calls_the_wrapper(
+    site: Site, kind: Callable[[Site], None]
+) -> None:
+    kind(site)
+    assert_one_job(site, "env", "sbatch", *CALL)  # env looks it up as a shell does
+
+
+def assert_one_job(site: Site, *words: str) -> None:
+    said = site.run(*words)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == "12\n"
+    (call,) = site.called()
+    assert call.endswith("/job.sh")
+    assert "--train-steps" not in call
+    assert site.starts <= 3
+    assert len((site.folder / "home/runs.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["squeue", "scontrol"])
+def test_a_question_to_slurm_is_asked_once(site: Site, name: str) -> None:
+    """The wrapper's words are not Slurm's: those of the call are handed on."""
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrainctl status "$@"\n', name=name)
+    site.put(
+        site.slurm / "scontrol",
+        f"#!/bin/sh\necho x >> {site.calls('scontrol')}\necho slurm-wlm 22.05.8\n",
+    )
+    assert site.run("sbtrain", *CALL).returncode == 0
+    said = site.run("sbtrainctl", "status")
+    assert said.returncode == 0
+    assert site.starts == 1
+    assert len(site.called("scontrol")) == 1
+    (question,) = site.called("squeue")
+    assert "--jobs=12" in question
+    assert "status" not in question
+
+
+def test_srun_that_runs_sbtrain(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain --wait --wrap "$*"\n', name="srun")
+    site.put(site.slurm / "srun", f'#!/bin/sh\necho "$@" >> {site.calls("srun")}\n')
+    code = (
+        "from sbtrain_jobs.process import run_command\n"
+        "run_command(['srun', '-N2', 'a b'], timeout_s=30)"
+    )
+    assert site.run(sys.executable, "-c", code).returncode == 0
+    assert site.called("srun") == ["-N2 a b"]
+    assert site.starts == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [shell, shell_that_goes_on_by_itself, python_that_is_it, a_link, two_in_a_chain],
+    ids=lambda kind: kind.__name__,
+)
+def test_where_nothing_but_wrappers_is_on_path_it_ends_at_once(
+    site: Site, kind: Callable[[Site], None]
+) -> None:
+    kind(site)
+    site.path.remove(str(site.slurm))
+    site.path[-1:] = [str(site.made("bin"))]
+    for tool in ("sh", "bash", "wc", "env"):
+        (site.folder / "bin" / tool).symlink_to(f"/bin/{tool}")
+    said = site.run("sbtrain", *CALL)
+    if kind is shell_that_goes_on_by_itself:
+        assert (said.returncode, said.stdout) == (0, "12\n")
+        return
+    assert said.returncode != 0
+    assert said.stdout == ""
+    assert "there is no sbatch of Slurm here: every sbatch on PATH runs sbtrain" in said.stderr
+    assert f"name it in {FOLDER}" in said.stderr
+    assert site.starts <= 4
+    assert site.called() == []
+    assert list((site.folder / ".sbtrain/runs").iterdir()) == []
+
+
+def test_a_wrapper_that_clears_the_environment_is_seen_all_the_same(site: Site) -> None:
+    an_empty_environment(site)
+    said = site.run("sbtrain", *CALL)
+    assert said.returncode != 0
+    assert "sbtrain has called itself" in said.stderr
+    assert site.starts == 1
+    assert site.called() == []
+    named = site.run("sbtrain", *CALL, **{FOLDER: str(site.slurm)})
+    assert (named.returncode, named.stdout) == (0, "12\n")
+    assert len(site.called()) == 1
+
+
+def test_slurms_folder_can_be_named(site: Site) -> None:
+    shell(site)
+    said = site.run("sbtrain", *CALL, **{FOLDER: str(site.slurm)})
+    assert (said.returncode, site.starts, len(site.called())) == (0, 0, 1)
+    said = site.run("sbtrain", *CALL, **{FOLDER: str(site.folder / "no")})
+    assert said.returncode == 12
+    assert f"cannot run {site.folder}/no/sbatch: No such file or directory" in said.stderr
+
+
+def test_a_job_script_of_sbtrains_own_is_not_planned_again(site: Site) -> None:
+    """However a wrapper gets here, by ssh or in a container: it has that to submit."""
+    assert site.run("sbtrain", *CALL).returncode == 0
+    (script,) = (site.folder / ".sbtrain/runs").glob("*/job.sh")
+    said = site.run("sbtrain", "-N1", str(script))
+    assert said.returncode == 1
+    assert "is a job script that sbtrain has written" in said.stderr
+    assert len(site.called()) == 1
+
+
+def environment_of(site: Site, program: Path) -> Mapping[str, str]:
+    """What a command of Slurm's finds in its environment when sbtrain starts it."""
+    said = site.folder / "environ.json"
+    site.put(
+        program,
+        f"#!{sys.executable}\nimport json, os\n"
+        f"open({str(said)!r}, 'w').write(json.dumps(dict(os.environ)))\nprint(12)\n",
+    )
+    assert site.run("sbtrain", *CALL).returncode == 0
+    found: dict[str, str] = json.loads(said.read_text())
+    return found
+
+
+def test_the_note_goes_no_further_than_it_must(site: Site) -> None:
+    shell(site)
+    assert json.loads(environment_of(site, site.slurm / "sbatch")[NOTE])["left"] == [
+        "/bin/sbatch"
+    ]
+    code = (
+        "import os, sys; from sbtrain_jobs.process import run_command as r\n"
+        f"os.environ[{NOTE!r}] = 'of an outer call'\n"
+        "sys.stdout.write(r(['env'], timeout_s=30).stdout)\n"
+        "sys.stdout.write(r(['env'], timeout_s=30, env=dict(os.environ)).stdout)\n"
+    )
+    said = site.run(sys.executable, "-c", code)
+    assert "PATH=" in said.stdout
+    assert NOTE not in said.stdout
