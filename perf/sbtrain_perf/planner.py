@@ -22,9 +22,8 @@ import numpy as np
 # isort: on
 from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Decision, Rest, Row, odds_in_words, why_not
-from sbtrain_perf.errors import PlanError
 from sbtrain_perf.limit_risk import SAFE
-from sbtrain_perf.limits import node_bounds, set_aside
+from sbtrain_perf.limits import set_aside
 from sbtrain_perf.predict import Candidates, Forecast
 from sbtrain_perf.reasons import (
     choice_reason,
@@ -35,7 +34,7 @@ from sbtrain_perf.reasons import (
     why_never,
 )
 from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request, Role
-from sbtrain_perf.room import layout_of, refused_row
+from sbtrain_perf.room import layout_of
 from sbtrain_perf.search import count_rows, expand
 from sbtrain_perf.weighing import Weighing
 from sbtrain_perf.wording import count
@@ -89,46 +88,6 @@ def plan_request(
         value=choice.value if choice else None,
         refusal="" if plan else refusal(rows, weighing, shape),
     )
-
-
-def examine(
-    request: Request,
-    shape: ClusterShape,
-    coefficients: Coefficients,
-    *,
-    partition: str,
-    nodes: int,
-    servers: int,
-    queue_waits: Mapping[str, float] | None = None,
-) -> Row:
-    """One candidate and why it was not chosen, whether Decision.rows lists it or not.
-
-    Args:
-        servers: 0 for all-reduce.
-
-    Raises:
-        PlanError: the cluster has no such partition, or as for plan_request.
-    """
-    weighing, choice = _weighed(request, shape, coefficients, queue_waits or {})
-    names = [p.name for p in weighing.fit]
-    if partition not in names:
-        for row in weighing.refused:
-            if row.partition == partition and row.rejected:
-                return refused_row(partition, row.rejected, nodes=nodes, servers=servers)
-        raise PlanError(
-            f"{shape.name} has no partition {partition!r}",
-            hint="it has " + ", ".join(p.name for p in shape.partitions[:10]),
-        )
-    at = names.index(partition)
-    reason = weighing.refusal(weighing.fit[at], servers)
-    bounds = node_bounds(weighing.fit[at], weighing.job)
-    if not max(bounds.low, servers + 1) <= nodes <= bounds.high:
-        allowed = f"{max(bounds.low, servers + 1)} to {count(bounds.high, 'node')}"
-        reason = reason or f"{allowed} are allowed"
-    if reason:
-        return refused_row(partition, reason, nodes=nodes, servers=servers)
-    one = Candidates.single(at, nodes=nodes, servers=servers)
-    return _rows(weighing, choice, one, weighing.by_law(one))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

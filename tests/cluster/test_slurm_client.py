@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from fake_slurm import FakeSlurm
 from sbtrain.cluster import PrivateCluster, crash_node, down, start_node, up
 from sbtrain.cluster.daemons import Daemons
 from sbtrain.cluster.errors import SlurmNotInstalledError
@@ -40,7 +41,6 @@ from sbtrain.slurm.client import (
     Submission,
 )
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.times import read_time_limit
 from sbtrain.slurm.token import Patience, split_comment

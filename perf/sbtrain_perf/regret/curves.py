@@ -177,11 +177,6 @@ def _predicted(fit: ServerFit, run: ClusterRun, *, seen: bool) -> float:
     return math.exp(law.mean + own_log_ratio(logs))
 
 
-def allreduce_curves(data: Path) -> list[Curve]:
-    """One curve a workload and batch size; options are placements of GPUs on nodes."""
-    return _curves(_look_at_allreduce(data))
-
-
 def _look_at_allreduce(data: Path) -> Looked:
     rows = pollux.step_rows(read_table(data, pollux.FILE))
     looked: Looked = []

@@ -1,7 +1,7 @@
 """The seam to Slurm: what sbtrain asks of a cluster, and the frozen values it gets back.
 
-Bodies: ``commands.CommandsClient`` (Slurm's own commands, the default) and
-``fake.FakeSlurm`` (in memory). Every body passes the same contract test.
+Bodies: ``command_client.CommandsClient`` (Slurm's own commands) and the tests' Slurm in
+memory. Both pass the same contract test.
 
 Times are seconds since the epoch, durations seconds, memory MiB. ``None`` means that
 Slurm does not know the value yet or sets no limit, as each field says. Every call raises

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from fake_slurm import FakeSlurm
 from run_folders import BEGAN, ENDED, ended, make_run, started, tell
 from sbtrain.commands.ctl import run
 from sbtrain.commands.status import causes, under_way
@@ -20,7 +21,6 @@ from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.runs.run_status import LOST, UNKNOWN, RunStatus, overview
 from sbtrain.sites.site_file import load_site
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain_jobs.record.ledger import LedgerEntry
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_perf.coefficients import load_coefficients

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from fake_slurm import FakeSlurm
 from run_folders import ended, make_run, started, tell
 from sbtrain.commands.status import under_way
 from sbtrain.runs.run_list import append_run
 from sbtrain.runs.run_status import RunStatus, overview
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 
 GARBAGE = [b"\xff\xfe", b"", b"nonsense", b"[" * 100_000, b'{"version": 1}', b"9" * 5000]

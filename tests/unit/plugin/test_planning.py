@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fake_slurm import FakeSlurm
+from fake_slurm_cluster import fake_partition
 from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flags import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.slurm.client import StartEstimate, Submission
-from sbtrain.slurm.fake_client import FakeSlurm
-from sbtrain.slurm.fake_cluster import fake_partition
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
 from sbtrain.submission.queue import pushing_aside
 from sbtrain_perf.request import Plan

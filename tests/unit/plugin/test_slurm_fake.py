@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fake_slurm import FakeSlurm
+from fake_slurm_cluster import fake_node, fake_partition
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError
 from sbtrain.slurm.client import JobInfo, JobStart, NoAccounting, Submission
-from sbtrain.slurm.fake_client import FakeSlurm
-from sbtrain.slurm.fake_cluster import fake_node, fake_partition
 from sbtrain.slurm.states import JobState
 
 

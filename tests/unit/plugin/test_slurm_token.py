@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_slurm import FakeSlurm
 from sbtrain.errors import SlurmRejectedError, SlurmTimeoutError, SlurmUnparsableError
 from sbtrain.slurm.client import Submission, Submitted
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.refusals import may_have_arrived
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, split_comment

@@ -12,6 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from fake_slurm_cluster import (
+    ALIVE,
+    FakeCluster,
+    FakeJob,
+    fake_node,
+    fake_partition,
+    history_row,
+    settings_of,
+)
 from sbtrain.errors import SlurmError, SlurmRejectedError
 from sbtrain.slurm.client import (
     HistoryRow,
@@ -27,15 +36,6 @@ from sbtrain.slurm.client import (
     Submitted,
 )
 from sbtrain.slurm.ending import end_cause_of, way_back_of
-from sbtrain.slurm.fake_cluster import (
-    ALIVE,
-    FakeCluster,
-    FakeJob,
-    fake_node,
-    fake_partition,
-    history_row,
-    settings_of,
-)
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
