@@ -16,9 +16,8 @@ from sbtrain.options.argv import CommandLine, given, split_command_line
 from sbtrain.options.flags import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.options.unknown_options import unknown_options_named
-from sbtrain.submission.notes import script_notes
+from sbtrain.submission.notes import plan_notes, script_notes
 from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
-from sbtrain.submission.unfollowed import unmet
 from sbtrain_perf.table import wrapped
 
 _WHO = "sbtrainctl"
@@ -74,7 +73,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     outcome = decide(asked, around)
     warn(outcome.warnings, who=_WHO, strict=strict)
     if outcome.decision.chosen:
-        tell(unmet(outcome.decision.chosen, asked.settings), who=_WHO)
+        tell(plan_notes(outcome.decision.chosen, asked.settings), who=_WHO)
     from sbtrain_perf.explain import plan_json, plan_table
 
     if as_json:

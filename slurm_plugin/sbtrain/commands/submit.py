@@ -52,9 +52,8 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from sbtrain.commands.telling import tell, warn
     from sbtrain.options.unknown_options import unknown_options_named
     from sbtrain.submission.job_script import refuse_own
-    from sbtrain.submission.notes import script_notes
+    from sbtrain.submission.notes import plan_notes, script_notes
     from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
-    from sbtrain.submission.unfollowed import unmet
 
     around = surroundings(environ)
     with unknown_options_named(line):
@@ -70,7 +69,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         outcome = decide(asked, around, client)
     warn(outcome.warnings, who="sbtrain", strict=strict)
     if talks and outcome.decision.chosen:
-        tell(unmet(outcome.decision.chosen, asked.settings), who="sbtrain")
+        tell(plan_notes(outcome.decision.chosen, asked.settings), who="sbtrain")
         if not asked.options.explain:
             tell(outcome.decision.risks, who="sbtrain")
     if asked.options.explain:

@@ -1,16 +1,19 @@
-"""What a user should know of a script that sbtrain starts otherwise than sbatch would: once
-for every role, on every node."""
+"""What is said at submission of a call that is taken otherwise than its user may expect: of
+the script, which sbtrain starts once for every role, and of options that the plan does not
+follow. One line each, for stderr."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
-from sbtrain.options.argv import CommandLine
+from sbtrain.options.argv import CommandLine, Setting, last_value
 from sbtrain.options.flags import FLAGS
 from sbtrain.options.unknown_options import unknown_option_notes
 from sbtrain.submission.asked import Asked
 from sbtrain.submission.script_layouts import layouts_of
+from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count
 
 _LAUNCHERS = re.compile(
     r"^[ \t]*(?:exec[ \t]+|time[ \t]+)?(srun|mpirun|mpiexec|horovodrun)(?=[ \t])", re.MULTILINE
@@ -20,7 +23,7 @@ _LAUNCHERS = re.compile(
 def script_notes(
     asked: Asked, line: CommandLine, *, own: Container[str] = FLAGS, who: str = "sbtrain"
 ) -> Iterator[str]:
-    """One line each, for stderr.
+    """What was known before planning.
 
     Args:
         own: options of the command `who`, without their leading dashes.
@@ -69,3 +72,50 @@ def _layout_notes(asked: Asked, *, by_user: bool) -> Iterator[str]:
                 "in join() its servers and workers will serve TensorFlow, and one rank trains"
             )
         yield f"{script.shown} {found.why}: {does}"
+
+
+def plan_notes(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
+    """The options that the plan does not follow."""
+    from sbtrain_perf.hardware import AskedHardware
+
+    hardware = AskedHardware.of(plan.sbatch_options)
+    per_node = _number(last_value(settings, "ntasks-per-node"))
+    if per_node > 1:
+        yield (
+            f"--ntasks-per-node={per_node} starts no more trainers: sbtrain starts one on "
+            "each node, with all that the job has there"
+        )
+    tasks = _number(last_value(settings, "ntasks"))
+    if tasks and tasks != plan.nodes * max(per_node, 1):
+        yield (
+            f"--ntasks={tasks} bounds the number of nodes and no more: sbtrain starts one "
+            f"trainer on each node, here {plan.nodes}"
+        )
+    planned = plan.gpus_per_node
+    if not planned:
+        cores = _number(last_value(settings, "cpus-per-task")) * max(per_node, 1)
+        if 0 < cores < plan.cores_per_node:
+            yield _slower(f"{plan.cores_per_node} cores", "--cpus-per-task", cores)
+        return
+    if 0 < hardware.gpus_per_node < planned:
+        option = "--gres or --gpus-per-node"
+        yield _slower(f"{planned} GPUs", option, hardware.gpus_per_node)
+    if 0 < hardware.task_gpus < planned:
+        yield _slower(f"{planned} GPUs", "--gpus-per-task", hardware.task_gpus)
+    if hardware.gpus and hardware.gpus != planned * plan.nodes:
+        yield (
+            f"planned with {planned * plan.nodes} GPUs, all of {count(plan.nodes, 'node')}; "
+            f"--gpus={last_value(settings, 'gpus')} asks for {hardware.gpus}"
+        )
+
+
+def _slower(planned: str, option: str, asked: int) -> str:
+    return (
+        f"planned as if a trainer had the {planned} of its node; {option} gives it {asked}, "
+        "so it will be slower"
+    )
+
+
+def _number(value: str | None) -> int:
+    """0 where it is none."""
+    return int(value) if value and re.fullmatch(r"\d{1,9}", value, re.ASCII) else 0
