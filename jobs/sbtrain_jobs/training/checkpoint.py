@@ -23,7 +23,7 @@ from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.training.manifest import (
     MANIFEST,
     DamagedError,
-    Manifest,
+    CheckpointManifest,
     read_manifest,
     seal,
     verify,
@@ -226,7 +226,7 @@ class CheckpointStore:
             self._removable |= set(steps)
         return steps
 
-    def _checkpoint(self, manifest: Manifest) -> Checkpoint:
+    def _checkpoint(self, manifest: CheckpointManifest) -> Checkpoint:
         return Checkpoint(
             step=manifest.step,
             path=self.path_of(manifest.step),
@@ -287,7 +287,7 @@ class CheckpointStore:
 
     # -- publishing --------------------------------------------------------------------
 
-    def _publish(self, temporary: Path, manifest: Manifest) -> Checkpoint:
+    def _publish(self, temporary: Path, manifest: CheckpointManifest) -> Checkpoint:
         """Rename into place. A whole checkpoint of the same step, published meanwhile by
         another writer, stays; a damaged one is set aside."""
         final = self.path_of(manifest.step)

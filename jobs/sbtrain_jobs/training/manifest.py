@@ -27,7 +27,7 @@ class SavedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class CheckpointManifest:
     step: int
     files: tuple[SavedFile, ...]
     version: int = 1
@@ -41,7 +41,7 @@ class DamagedError(Exception):
     """What is wrong with a checkpoint, in words. An OSError tells that it cannot be read."""
 
 
-def seal(folder: Path, step: int) -> Manifest:
+def seal(folder: Path, step: int) -> CheckpointManifest:
     """Write the manifest of what lies in `folder` and flush it all to disk.
 
     Raises:
@@ -53,7 +53,7 @@ def seal(folder: Path, step: int) -> Manifest:
             f"the script saved nothing for step {step}",
             hint="the save function must write its files into the folder it is given",
         )
-    manifest = Manifest(step=step, files=files)
+    manifest = CheckpointManifest(step=step, files=files)
     body = asdict(manifest)
     text = json.dumps({**body, "digest": _digest(body)}, indent=1)
     target = folder / MANIFEST
@@ -66,7 +66,7 @@ def seal(folder: Path, step: int) -> Manifest:
     return manifest
 
 
-def read_manifest(folder: Path, step: int) -> Manifest:
+def read_manifest(folder: Path, step: int) -> CheckpointManifest:
     """The manifest of a checkpoint whose files all have their size; hashes are not read.
 
     Raises:
@@ -77,7 +77,7 @@ def read_manifest(folder: Path, step: int) -> Manifest:
         digest = data.pop("digest")
         if digest != _digest(data):
             raise DamagedError(f"{MANIFEST} is damaged")
-        manifest = decode(Manifest, data)
+        manifest = decode(CheckpointManifest, data)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise DamagedError(f"{MANIFEST} is missing") from None
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
@@ -94,7 +94,7 @@ def read_manifest(folder: Path, step: int) -> Manifest:
     return manifest
 
 
-def verify(folder: Path, step: int) -> Manifest:
+def verify(folder: Path, step: int) -> CheckpointManifest:
     """The manifest of a checkpoint whose every file has its size and hash.
 
     Raises:
