@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from sbtrain.commands.report import _EXTRA_OF
 
 ROOT = Path(__file__).resolve().parents[2]
 WINGS = ["slurm_plugin", "jobs", "perf", "io_staging"]
@@ -65,3 +70,53 @@ def test_the_extra_is_named(tmp_path: Path, words: list[str], package: str, extr
     assert f"{package!r}" in result.stderr
     assert f"pip install 'sbtrain[{extra}]'" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+TREES = [
+    ast.parse(path.read_text())
+    for wing in WINGS
+    for path in sorted((ROOT / wing).rglob("*.py"))
+]
+MODULES = {"scikit-learn": "sklearn", "tensorflow-cpu": "tensorflow"}
+# Needed without being imported: the MPI library that mpi4py loads, and its mpiexec.
+LOADED = {"mpich": "mpi4py"}
+
+
+def imported() -> set[str]:
+    """Top names of all that the product imports, at any depth."""
+    names = set()
+    for node in (node for tree in TREES for node in ast.walk(tree)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def named_extras() -> set[str]:
+    """Extras that the product's messages send users to."""
+    names = set(_EXTRA_OF.values())
+    for node in (node for tree in TREES for node in ast.walk(tree)):
+        if isinstance(node, ast.Call):
+            said = [word.value for word in node.keywords if word.arg == "extra"]
+            if getattr(node.func, "id", "") == "needs_extra":
+                said += node.args[:1]
+            names |= {str(one.value) for one in said if isinstance(one, ast.Constant)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for found in re.findall(r"sbtrain\[([\w, -]+)\]", node.value):
+                names |= {one.strip() for one in found.split(",")}
+    return names
+
+
+@pytest.mark.parametrize("extra", [name for name in EXTRAS if name != "dev"])
+def test_every_package_of_an_extra_is_used(extra: str) -> None:
+    for requirement in EXTRAS[extra]:
+        package = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        module = LOADED.get(package) or MODULES.get(package, package)
+        assert module in imported(), requirement
+
+
+def test_every_extra_that_is_named_can_be_installed() -> None:
+    assert {"perf", "staging", "tensorflow"} <= named_extras() <= set(EXTRAS)
