@@ -14,14 +14,14 @@ class PlayedSupervisor:
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
-        self.server.settimeout(5)
+        self.server.settimeout(30)
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
         self.connection: socket.socket | None = None
         self.unread = b""
 
     def accept(self) -> socket.socket:
         self.connection, _ = self.server.accept()
-        self.connection.settimeout(5)
+        self.connection.settimeout(30)
         return self.connection
 
     def hear(self) -> Message:
@@ -44,7 +44,7 @@ class PlayedSupervisor:
             self.connection.close()
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 5.0) -> None:
+def eventually(condition: Callable[[], bool], *, within_s: float = 30.0) -> None:
     end_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end_s, "did not happen"

@@ -19,7 +19,7 @@ from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Plan
 
 FAKES = Path(__file__).parent / "fakes"
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 @dataclass(slots=True, kw_only=True)

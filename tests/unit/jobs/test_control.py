@@ -21,6 +21,7 @@ from sbtrain_jobs.wire.control import (
 from sbtrain_jobs.wire.messages import Finish, Held, Hello, Hold, Message, StepsDone, to_line
 from sbtrain_jobs.wire.reach import candidate_addresses, connect_first
 
+SOON_S = 30.0  # what happens within milliseconds where nothing else runs
 TOKEN = "0123456789abcdef"
 
 
@@ -32,10 +33,10 @@ class Desk:
         self.listener = ControlListener(token=TOKEN, sink=self.events.put)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.listener.port), timeout=5)
+        return socket.create_connection(("127.0.0.1", self.listener.port), timeout=SOON_S)
 
     def next(self) -> ControlEvent:
-        return self.events.get(timeout=5)
+        return self.events.get(timeout=SOON_S)
 
     def quiet(self) -> bool:
         try:
@@ -58,7 +59,7 @@ def hello(**changes: object) -> bytes:
 
 
 def closed(stream: socket.socket) -> bool:
-    stream.settimeout(5)
+    stream.settimeout(SOON_S)
     try:
         return stream.recv(1) == b""
     except ConnectionResetError:
@@ -181,7 +182,7 @@ def test_two_hundred_trainers_at_once(desk: Desk) -> None:
 
 
 def test_an_agent_finds_the_supervisor_by_any_of_its_addresses(desk: Desk) -> None:
-    stream, address = connect_first(candidate_addresses(desk.listener.port), within_s=5)
+    stream, address = connect_first(candidate_addresses(desk.listener.port), within_s=SOON_S)
     with stream:
         assert address.endswith(f":{desk.listener.port}")
         stream.sendall(hello())

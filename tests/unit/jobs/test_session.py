@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -18,8 +19,10 @@ from plans import example_plan
 from played_supervisor import PlayedSupervisor, eventually
 from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.process import run_command
+from sbtrain_jobs.training import session
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.training.session import Run, join
+from sbtrain_jobs.training.step_clock import StepClock
 from sbtrain_jobs.wire.messages import (
     EXIT_STOPPED,
     Held,
@@ -114,19 +117,26 @@ def test_resumes_after_the_last_saved_step(tmp_path: Path, counter: Counter) -> 
     assert counter.value == sum(range(7))
 
 
-def test_saves_at_the_planned_interval(tmp_path: Path, counter: Counter) -> None:
+def test_saves_at_the_planned_interval(
+    tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved: list[int] = []
+    now_s = 0.0
+
+    def clock() -> float:
+        return now_s
 
     def save(folder: Path) -> None:
         saved.append(counter.value)
         counter.save(folder)
 
-    with alone(tmp_path, steps=40, interval_s=0.1) as run:
+    monkeypatch.setattr(session, "StepClock", functools.partial(StepClock, clock=clock))
+    monkeypatch.setattr(time, "perf_counter", clock)
+    with alone(tmp_path, steps=10, interval_s=1.0) as run:
         for step in run.steps(save=save):
             counter.value = step
-            time.sleep(0.02)
-    assert saved[-1] == 40
-    assert 3 <= len(saved) <= 9
+            now_s += 0.25
+    assert saved == [4, 8, 10]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -83,12 +83,12 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     begin = time.monotonic()
     with pytest.raises(SlurmTimeoutError, match="did not answer within"):
         client.partitions()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_an_id_that_was_printed_counts_even_if_sbatch_goes_on(tmp_path: Path) -> None:
     """With SBATCH_WAIT set, sbatch prints the id and stays until the job has ended."""
-    waits = client_over(tmp_path, timeout_s=1.0, sbatch="echo 12; sleep 60")
+    waits = client_over(tmp_path, timeout_s=3.0, sbatch="echo 12; sleep 60")
     assert waits.submit(SCRIPT).job_id == "12"
     fails = client_over(tmp_path, sbatch="echo 13; exit 4")
     assert fails.submit(SCRIPT).job_id == "13"
