@@ -22,8 +22,8 @@ from pathlib import Path
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.training.manifest import (
     MANIFEST,
-    DamagedError,
     CheckpointManifest,
+    DamagedError,
     read_manifest,
     seal,
     verify,
