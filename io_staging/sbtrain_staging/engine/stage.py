@@ -109,7 +109,8 @@ class Stager:
         found: list[Path] = []
 
         def step() -> None:
-            found.append(scratch.prepare(self._settings.to, self._environ))
+            to, say = self._settings.to, self._progress.say
+            found.append(scratch.prepare(to, self._environ, say))
             try:
                 NodeCache(found[0]).prepare()
             except OSError as error:
