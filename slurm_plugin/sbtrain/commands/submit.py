@@ -121,10 +121,14 @@ def _hand_over(
     client: SlurmClient, asked: Asked, plan: Plan, *, environ: Mapping[str, str]
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
+    from sbtrain.commands.streams import told_while_slow
     from sbtrain.options.argv import given
     from sbtrain.submission.asked import additions, with_options
+    from sbtrain.submission.data import check_staging
     from sbtrain.submission.job_script import job_script
 
+    with told_while_slow("looking through the data set"):
+        check_staging(plan)
     added = additions(asked, plan)
     plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))
