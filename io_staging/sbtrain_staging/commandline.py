@@ -216,20 +216,20 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
 
 def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     from sbtrain_staging.cache.housekeeping import copies_on, shown_copies
-    from sbtrain_staging.cache.scratch import expand_template
+    from sbtrain_staging.cache.scratch import locate
     from sbtrain_staging.ranks.world import node_name
 
-    copies = copies_on(expand_template(options.to, environ))
+    copies = copies_on(locate(options.to, environ))
     _print(options, copies, shown_copies(node_name(environ), copies))
 
 
 def _clean(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
     from sbtrain_staging.cache.housekeeping import clean, shown_copies
-    from sbtrain_staging.cache.scratch import expand_template
+    from sbtrain_staging.cache.scratch import locate
     from sbtrain_staging.ranks.world import node_name
 
     removed = clean(
-        expand_template(options.to, environ),
+        locate(options.to, environ),
         key=options.key,
         sources=options.sources,
         everything=options.all,

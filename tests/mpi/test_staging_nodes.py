@@ -128,6 +128,17 @@ def test_a_launcher_that_is_not_ours_is_noticed(nodes, tmp_path: Path, variable:
     assert time.monotonic() - started < 30
 
 
+def test_a_missing_mpi_library_is_one_line(nodes, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "data.h5", 1000)
+    argv = ["env", "PMI_SIZE=2", "MPI4PY_LIBMPI=/no/libmpi.so", sys.executable]
+    argv += ["-m", "sbtrain_staging", *nodes.run_arguments(file)]
+    result = run_command(argv, timeout_s=60, check="keep")
+    assert result.returncode == WorldError.exit_code
+    assert "MPI cannot be loaded: cannot load MPI library" in result.stderr
+    assert "sbtrain[staging,mpich]" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 # Runs staging with one step replaced; argv[1] is the fault, the rest are staging's own.
 _FAULTY = """
 import os, sys

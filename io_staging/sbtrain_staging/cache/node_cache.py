@@ -25,6 +25,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sbtrain_staging.cache import locks
+from sbtrain_staging.cache.private import own_name
 from sbtrain_staging.engine.disk import remove_tree
 from sbtrain_staging.errors import ScratchError, StagingError
 from sbtrain_staging.publish import TEMPORARY_MARK, exchange, fsync_folder, publish_bytes
@@ -68,14 +69,14 @@ class FoundCopy:
 
 
 class NodeCache:
-    """The cache below one scratch folder.
+    """The cache below one scratch folder; beside the name that another user took.
 
     Raises:
         ScratchError: the place belongs to somebody else.
     """
 
     def __init__(self, scratch: Path) -> None:
-        self.root = scratch / f"sbtrain-cache-{os.getuid()}"
+        self.root = own_name(scratch / f"sbtrain-cache-{os.getuid()}")
         self.data = self.root / "data"
         self.records = self.root / "records"
         self.partial = self.root / "partial"
@@ -88,8 +89,8 @@ class NodeCache:
         status = self.root.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise ScratchError(
-                f"{self.root} belongs to another user",
-                hint="give --to another folder, or ask for its removal",
+                f"{self.root} is no folder of yours",
+                hint="remove it, or give --to another folder",
             )
         for folder in (self.root, self.data, self.records, self.partial, self.pins):
             own_folder(folder)

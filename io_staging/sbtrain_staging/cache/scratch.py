@@ -6,9 +6,10 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sbtrain_staging.cache.private import Owner, make_own, own_name, owner_of
 from sbtrain_staging.errors import ScratchError
 from sbtrain_staging.publish import TEMPORARY_MARK
 from sbtrain_staging.ranks.world import node_name, user_name
@@ -42,24 +43,55 @@ def expand_template(template: str, environ: Mapping[str, str]) -> Path:
     return expanded
 
 
-def prepare(template: str, environ: Mapping[str, str]) -> Path:
-    """Make sure that this node's scratch is there and can be written.
-
-    Only the part of the template from its first field on is created: the part before it is
-    the site's, and its absence means that the disk is not mounted.
+def locate(template: str, environ: Mapping[str, str]) -> Path:
+    """Where this node's scratch is, or would be: see prepare.
 
     Raises:
-        ScratchError: missing, read-only, full, over quota or forbidden.
+        ScratchError: as expand_template.
+        OSError: it cannot be looked at.
     """
     scratch = expand_template(template, environ)
     fixed = _fixed_part(template)
+    found = fixed
+    for part in scratch.relative_to(fixed).parts:
+        found = own_name(found / part)
+    return found
+
+
+def prepare(
+    template: str, environ: Mapping[str, str], say: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Make sure that this node's scratch is there, is ours, and can be written.
+
+    Only the part of the template from its first field on is created: the part before it is
+    the site's, and its absence means that the disk is not mounted. Where another user was
+    first to make a folder of that name, one beside it is used.
+
+    Args:
+        say: is told where the scratch is not what the template says.
+
+    Raises:
+        ScratchError: missing, read-only, full, over quota, forbidden or another user's.
+    """
+    scratch = expand_template(template, environ)
+    node = node_name(environ)
+    fixed = _fixed_part(template)
     if not fixed.is_dir():
         raise ScratchError(
-            f"{fixed} is not there on node {node_name(environ)}",
+            f"{fixed} is not there on node {node}",
             hint="is the node's disk mounted? name another scratch folder with --to",
         )
     try:
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if fixed == scratch and owner_of(fixed) == Owner.ANOTHER:
+            raise ScratchError(
+                f"the scratch folder {fixed} belongs to another user on node {node}, who can "
+                "change what lies there",
+                hint=f"give --to a folder of your own, such as '{fixed}/%u'",
+            )
+        parts = scratch.relative_to(fixed).parts
+        scratch = fixed
+        for part in parts:
+            scratch = make_own(scratch / part, lambda line: say(f"{line} on node {node}"))
         probe = scratch / f"{TEMPORARY_MARK}{secrets.token_hex(6)}"
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -146,8 +146,9 @@ class SourceReader(TreeReader):
 
     def open_file(self, index: int) -> int:
         path = self._manifest.source_path(index)
+        link = 0 if index in self._manifest.followed else os.O_NOFOLLOW
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | link)
         except FileNotFoundError:
             raise changed_error(self._manifest, index) from None
         except OSError as error:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbtrain_staging.errors import SourceError, StagingError
+from sbtrain_staging.formats.hdf5_references import HDF5_SIGNATURE
 from sbtrain_staging.formats.record_files import TAR_END_BYTES, record_runs
 from sbtrain_staging.ranks.world import World, together
 from sbtrain_staging.readers.reader import epoch_order
 from sbtrain_staging.sources.hashing import digest
 from sbtrain_staging.sources.manifest import Entry, Kind, Manifest
 from sbtrain_staging.sources.pieces import PieceTable
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +159,7 @@ def _surveyed(world: World, survey: Callable[[], bytes]) -> bytes:
 def _hdf5_share(manifest: Manifest, world: World, deal: Deal) -> Share:
     def survey() -> bytes:
         with Path(manifest.root).open("rb") as stream:
-            if stream.read(len(_HDF5_SIGNATURE)) != _HDF5_SIGNATURE:
+            if stream.read(len(HDF5_SIGNATURE)) != HDF5_SIGNATURE:
                 raise SourceError(
                     f"{manifest.root} is one file of no kind that can be cut into shards",
                     hint="HDF5 (without a user block), .tfrecord and .tar files can; stage "

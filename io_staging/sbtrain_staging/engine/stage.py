@@ -19,6 +19,7 @@ from sbtrain_staging.engine.rank import Rank, Tally
 from sbtrain_staging.engine.settings import Settings
 from sbtrain_staging.engine.shards import Share, share_of
 from sbtrain_staging.errors import ScratchError, SourceError, WorldError
+from sbtrain_staging.formats.hdf5_references import check_references, hdf5_files
 from sbtrain_staging.ranks.world import World, node_name
 from sbtrain_staging.reports.events import EventLog
 from sbtrain_staging.reports.progress import StagingProgress
@@ -29,7 +30,7 @@ from sbtrain_staging.reports.run_report import (
     node_from_bytes,
     node_to_bytes,
 )
-from sbtrain_staging.sources.manifest import Manifest
+from sbtrain_staging.sources.manifest import Kind, Manifest
 from sbtrain_staging.sources.pieces import PieceTable
 from sbtrain_staging.sources.scan import scan
 
@@ -72,6 +73,8 @@ class Stager:
         manifests = [scan(source, self._world) for source in sources]
         self._check_size(manifests)
         for manifest in manifests:
+            self._check_references(manifest)
+        for manifest in manifests:
             if cache is None:
                 self._tally.paths.append(manifest.root)
             else:
@@ -109,7 +112,8 @@ class Stager:
         found: list[Path] = []
 
         def step() -> None:
-            found.append(scratch.prepare(self._settings.to, self._environ))
+            to, say = self._settings.to, self._progress.say
+            found.append(scratch.prepare(to, self._environ, say))
             try:
                 NodeCache(found[0]).prepare()
             except OSError as error:
@@ -146,6 +150,19 @@ class Stager:
                 f"the sources hold {found} bytes, not the {expected} that were expected",
                 hint="is the data set complete? otherwise correct --expect-size",
             )
+
+    def _check_references(self, manifest: Manifest) -> None:
+        """A copy that lacks a part of its data is read as zeros."""
+        mode, tree = self._settings.mode, manifest.kinds[0] == Kind.FOLDER
+        if mode == "stream" or (mode == "shard" and not tree):  # which looks for itself
+            return
+        turn, turns = self._world.rank, self._world.size
+
+        def step() -> None:
+            mine = hdf5_files(manifest, turn=turn, turns=turns)
+            check_references(manifest, mine, parted=mode == "shard")
+
+        self._rank.together(step)
 
     def _stage(self, cache: NodeCache, manifest: Manifest) -> None:
         """Bring one source to all nodes."""

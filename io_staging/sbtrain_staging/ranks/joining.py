@@ -41,10 +41,11 @@ def join_world(environ: Mapping[str, str]) -> World:
     size, variable = launched
     try:
         from sbtrain_staging.ranks.mpi import MpiWorld
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the package, or the library
+        why = str(error).partition("\n")[0]
         raise WorldError(
-            f"{variable} says {size} ranks, but MPI cannot be loaded: {error}",
-            hint="pip install 'sbtrain[staging,mpich]'",
+            f"{variable} says {size} ranks, but MPI cannot be loaded: {why}",
+            hint="load the site's MPI module, or pip install 'sbtrain[staging,mpich]'",
         ) from None
     world = MpiWorld()
     if world.size != size:

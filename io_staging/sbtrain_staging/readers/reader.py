@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sbtrain_staging.cache.node_cache import NodeCache
+from sbtrain_staging.cache.private import own_name
 from sbtrain_staging.engine.journal import read_journal
 from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.readers.random_access import RandomAccess
@@ -73,7 +74,7 @@ def open_staged(
     Raises:
         StagingError: staging did not begin in time.
     """
-    cache = NodeCache(Path(scratch))
+    cache = NodeCache(own_name(Path(scratch)))
     root = os.path.realpath(source)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -43,7 +43,8 @@ class Entry:
         path: relative to the source; empty for the source itself.
         size_bytes: length of a file; 0 for the other kinds.
         mode: permission bits.
-        target: what a symbolic link says, verbatim.
+        target: what a symbolic link says.
+        followed: it is what a link leads to, staged in the link's place.
         extents: (offset, length) of the parts of a sparse file that hold data; None where
             the file has no holes.
     """
@@ -56,12 +57,14 @@ class Entry:
     ctime_ns: int = 0
     target: bytes = b""
     extents: Extents | None = None
+    followed: bool = False
 
 
 class Manifest:
     """The entries of one source, sorted by path; entry 0 is the source itself.
 
     Attributes:
+        followed: entries that are links at the source, and here what they lead to.
         part: which share of the source this is; empty where it is all of it.
         origins: of files that are put together from parts of the source's file: where each
             of their extents begins in that file. Such files are cut into pieces from the
@@ -71,6 +74,7 @@ class Manifest:
     __slots__ = (
         "ctimes_ns",
         "extents",
+        "followed",
         "kinds",
         "modes",
         "mtimes_ns",
@@ -98,6 +102,7 @@ class Manifest:
         self.ctimes_ns = array("q")
         self.targets: dict[int, bytes] = {}
         self.extents: dict[int, Extents] = {}
+        self.followed: set[int] = set()
         for entry in sorted(entries, key=lambda entry: entry.path):
             self._append(entry)
 
@@ -113,6 +118,8 @@ class Manifest:
             self.targets[index] = entry.target
         if entry.extents is not None:
             self.extents[index] = entry.extents
+        if entry.followed:
+            self.followed.add(index)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -127,6 +134,7 @@ class Manifest:
             ctime_ns=self.ctimes_ns[index],
             target=self.targets.get(index, b""),
             extents=self.extents.get(index),
+            followed=index in self.followed,
         )
 
     def __iter__(self) -> Iterator[Entry]:
@@ -163,6 +171,11 @@ class Manifest:
 
     def source_path(self, index: int) -> bytes:
         return _below(os.fsencode(self.root), self.paths[index])
+
+    def source_status(self, index: int) -> os.stat_result:
+        """Raises OSError where the entry is gone."""
+        followed = index in self.followed
+        return os.stat(self.source_path(index), follow_symlinks=followed)  # noqa: PTH116
 
     def published_path(self, index: int) -> bytes:
         """The name of an entry below the folder that is published."""
@@ -217,6 +230,8 @@ class Manifest:
             "targets": {i: os.fsdecode(target) for i, target in self.targets.items()},
             "extents": self.extents,
         }
+        if self.followed:
+            head["followed"] = sorted(self.followed)
         if self.part:
             head |= {"part": self.part, "origins": self.origins}
         columns = (self.sizes_bytes, self.modes, self.mtimes_ns, self.ctimes_ns)
@@ -250,6 +265,7 @@ class Manifest:
                 int(i): tuple((start, length) for start, length in parts)
                 for i, parts in head["extents"].items()
             }
+            manifest.followed = set(head.get("followed", ()))
             origins = head.get("origins", {}).items()
             manifest.origins = {int(i): tuple(starts) for i, starts in origins}
         except (zlib.error, ValueError, KeyError, TypeError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sbtrain_staging.errors import SourceError
 from sbtrain_staging.ranks.world import Solo, World, together
+from sbtrain_staging.sources.links import check_ends, kept_target
 from sbtrain_staging.sources.manifest import Entry, Extents, Kind, Manifest, shown_path
 
 # Threads hide the latency of a shared filesystem, where one lstat is one round trip.
@@ -19,10 +20,14 @@ _BATCH = 512
 _STAT_BLOCK_BYTES = 512
 
 
-def scan(source: Path, world: World | None = None) -> Manifest:
+def scan(source: Path, world: World | None = None, *, holes: bool = True) -> Manifest:
     """List a file or a tree; the ranks share the work, and all get the whole manifest.
 
-    A source that is itself a symbolic link is followed; links inside a tree are kept.
+    A source that is itself a symbolic link is followed; links inside a tree are kept where
+    they lead within it, see links.kept_target.
+
+    Args:
+        holes: whether to look for the holes of sparse files, which opens them.
 
     Raises:
         SourceError: missing, unreadable, or holding something that is no data.
@@ -36,7 +41,7 @@ def scan(source: Path, world: World | None = None) -> Manifest:
     if top.kinds[0] != Kind.FOLDER:
         return top
     with ThreadPoolExecutor(SCAN_THREADS) as threads:
-        entries = [*top, *_tree(top, ranks, threads)]
+        entries = [*top, *_tree(top, ranks, threads, holes=holes)]
     return Manifest(root=top.root, name=top.name, entries=entries)
 
 
@@ -47,7 +52,7 @@ def _root(source: Path) -> Manifest:
         raise SourceError(f"cannot stage {source}", hint="name a file or a folder below it")
     try:
         root = given.resolve(strict=True)
-        entry = entry_of(os.fsencode(root), b"", root.lstat())
+        entry = _entry(os.fsencode(root), b"", holes=True)
     except OSError as error:
         raise source_trouble(os.fsencode(given), error) from None
     if entry.kind == Kind.FILE:
@@ -55,7 +60,7 @@ def _root(source: Path) -> Manifest:
     return Manifest(root=str(root), name=given.name, entries=[entry])
 
 
-def _tree(top: Manifest, world: World, threads: Executor) -> Iterator[Entry]:
+def _tree(top: Manifest, world: World, threads: Executor, *, holes: bool) -> Iterator[Entry]:
     """All entries below a folder, level by level: the folders of a level are dealt out
     among the ranks to be listed, then all names that they hold, to be looked at."""
     root = os.fsencode(top.root)
@@ -72,7 +77,7 @@ def _tree(top: Manifest, world: World, threads: Executor) -> Iterator[Entry]:
 
         def entries(share: list[bytes] = share) -> bytes:
             batches = [share[at : at + _BATCH] for at in range(0, len(share), _BATCH)]
-            found = threads.map(lambda batch: _entries(root, batch), batches)
+            found = threads.map(lambda batch: _entries(root, batch, holes=holes), batches)
             below = [entry for batch in found for entry in batch]
             return Manifest(root=top.root, name=top.name, entries=below).to_bytes()
 
@@ -92,36 +97,45 @@ def _names(root: bytes, folder: bytes) -> list[bytes]:
     return [folder + b"/" + name for name in found] if folder else found
 
 
-def _entries(root: bytes, paths: Iterable[bytes]) -> list[Entry]:
+def _entries(root: bytes, paths: Iterable[bytes], *, holes: bool) -> list[Entry]:
     entries = []
     for path in paths:
         where = root + b"/" + path
         try:
-            entries.append(entry_of(where, path, os.lstat(where)))
+            entries.append(_entry(root, path, holes=holes))
         except OSError as error:
             raise source_trouble(where, error) from None
     return entries
 
 
-def entry_of(where: bytes, path: bytes, status: os.stat_result) -> Entry:
+def _entry(root: bytes, path: bytes, *, holes: bool) -> Entry:
     """The manifest's entry of one name.
 
     Raises:
-        SourceError: a device, pipe or socket.
+        SourceError: a device, pipe or socket, or a link to a folder that holds it.
     """
-    target = b""
+    where = root + b"/" + path if path else root
+    status = os.lstat(where)
+    target: bytes | None = None
     extents: Extents | None = None
-    if stat.S_ISREG(status.st_mode):
+    followed = False
+    if stat.S_ISLNK(status.st_mode):
+        target = kept_target(root, path)
+        followed = target is None
+    if followed:
+        status = os.stat(where)  # noqa: PTH116
+    if target is not None:
+        kind = Kind.LINK
+    elif stat.S_ISREG(status.st_mode):
         kind = Kind.FILE
         if _looks_closed(status):
             _check_readable(where)
-        if status.st_blocks * _STAT_BLOCK_BYTES < status.st_size:
+        if holes and status.st_blocks * _STAT_BLOCK_BYTES < status.st_size:
             extents = _data_extents(where, status.st_size)
     elif stat.S_ISDIR(status.st_mode):
         kind = Kind.FOLDER
-    elif stat.S_ISLNK(status.st_mode):
-        kind = Kind.LINK
-        target = os.readlink(where)  # noqa: PTH115
+        if followed:
+            check_ends(root, path)
     else:
         raise SourceError(
             f"{shown_path(where)} is a device, pipe or socket, which cannot be staged",
@@ -134,8 +148,9 @@ def entry_of(where: bytes, path: bytes, status: os.stat_result) -> Entry:
         mode=stat.S_IMODE(status.st_mode),
         mtime_ns=status.st_mtime_ns,
         ctime_ns=status.st_ctime_ns,
-        target=target,
+        target=target or b"",
         extents=extents,
+        followed=followed,
     )
 
 
@@ -177,7 +192,7 @@ def first_change(manifest: Manifest, indices: Iterable[int]) -> int | None:
     """The first of these entries that is no longer as the manifest says."""
     for index in indices:
         try:
-            status = os.lstat(manifest.source_path(index))
+            status = manifest.source_status(index)
         except OSError:
             return index
         if not unchanged(manifest, index, status):

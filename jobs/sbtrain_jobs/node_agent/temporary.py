@@ -40,10 +40,10 @@ def temporary_folder(
 def _made(plan: Plan, attempt_folder: Path, environ: Mapping[str, str]) -> Path | None:
     parents = [attempt_folder.absolute(), Path(tempfile.gettempdir())]
     if plan.scratch_path is not None:
-        from sbtrain_staging.cache.scratch import expand_template
+        from sbtrain_staging.cache.scratch import locate
 
-        with contextlib.suppress(StagingError):
-            parents.insert(0, expand_template(plan.scratch_path, environ))
+        with contextlib.suppress(StagingError, OSError):
+            parents.insert(0, locate(plan.scratch_path, environ))
     for parent in parents:
         with contextlib.suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix="tmp-sbtrain-", dir=parent))

@@ -19,6 +19,7 @@ from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.slurm.client import SlurmClient, Submission, Submitted
 from sbtrain.slurm.refusals import may_have_arrived
 from sbtrain.submission.asked import Asked, additions, waits, with_options
+from sbtrain.submission.data import check_staging
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain.submission.run_files import remove_run_folder, write_run_folder
 from sbtrain_jobs.run_folder import RunFolder
@@ -30,6 +31,8 @@ def hand_over(
     client: SlurmClient, asked: Asked, plan: Plan, *, environ: Mapping[str, str]
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
+    with told_while_slow("looking through the data set"):
+        check_staging(plan)
     added = additions(asked, plan)
     plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))

@@ -1,15 +1,17 @@
-"""What is known of the data from the login node: that it is there, its size, its samples."""
+"""What is known of the data from the login node: that it is there, its size, its samples,
+and whether it can be staged."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sbtrain_perf.errors import MissingExtraError, RequestError
-from sbtrain_perf.request import DataSet
+from sbtrain_perf.request import DataSet, Plan
 
 if TYPE_CHECKING:
     from h5py import File
@@ -59,20 +61,97 @@ def _size(path: Path) -> int:
         if stat.S_ISREG(mode):
             path.open("rb").close()
             return path.stat().st_size
-        return sum(
-            Path(folder, name).lstat().st_size
-            for folder, _, names in os.walk(path, onerror=_raise)
-            for name in names
-        )
+        return sum(_sizes(os.fsencode(path.resolve())))
     except OSError as error:
         raise RequestError(
-            f"--train-data: cannot read {error.filename or path}: {error.strerror}",
+            f"--train-data: cannot read {os.fsdecode(error.filename or path)}: "
+            f"{error.strerror}",
             hint="give a file or folder on the filesystem that all nodes share",
         ) from error
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _sizes(root: bytes) -> Iterator[int]:
+    """Of all files below a folder, and of what links lead to that lead out of it."""
+    todo = [root]
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield from _taken_along(root, entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                else:
+                    yield entry.stat(follow_symlinks=False).st_size
+
+
+def _taken_along(root: bytes, link: bytes) -> Iterator[int]:
+    from sbtrain_staging.errors import StagingError
+    from sbtrain_staging.sources.links import check_ends, kept_target
+
+    path = os.path.relpath(link, root)
+    if kept_target(root, path) is not None:
+        return
+    if not os.path.isdir(link):  # noqa: PTH112
+        yield os.stat(link).st_size  # noqa: PTH116
+        return
+    try:
+        check_ends(root, path)
+    except StagingError:
+        return  # check_staging says so, where the data is staged
+    yield from _sizes(link)
+
+
+def check_staging(plan: Plan) -> None:
+    """Find out now what staging would say only in the job, after it has waited.
+
+    Raises:
+        RequestError: the data refers to something outside of itself, or cannot be staged.
+        MissingExtraError: a package is missing that staging needs.
+    """
+    if not plan.data.paths or plan.scratch_path is None:
+        return
+    from sbtrain_staging.errors import StagingError
+
+    try:
+        for path in plan.data.paths:
+            _check_source(Path(path))
+    except StagingError as error:
+        raise RequestError(
+            f"--train-data: {error.message}",
+            hint=f"{error.hint}; without --train-data the script reads the shared filesystem",
+        ) from error
+    if plan.nodes > 1:
+        _check_mpi()
+
+
+def _check_source(path: Path) -> None:
+    from importlib.util import find_spec
+
+    from sbtrain_staging.formats.hdf5_references import check_references, hdf5_files
+    from sbtrain_staging.sources.scan import scan
+
+    manifest = scan(path, holes=False)
+    found = hdf5_files(manifest)
+    if found and find_spec("h5py") is None:
+        purpose = f"seeing what {manifest.shown(found[0])} refers to"
+        raise MissingExtraError("h5py", extra="staging", purpose=purpose)
+    check_references(manifest, found, parted=False)
+
+
+def _check_mpi() -> None:
+    """Whether this Python, which the job uses, can load MPI: in a process of its own."""
+    from sbtrain_jobs.process import run_command
+
+    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
+    tried = run_command([sys.executable, "-P", "-c", code], timeout_s=60.0, check="keep")
+    if tried.returncode == 0:
+        return
+    said = [line for line in tried.stderr.splitlines() if line and not line.startswith(" ")]
+    raise RequestError(
+        "staging to more than one node needs MPI, which cannot be loaded: "
+        f"{' '.join(said[1:2]) or 'its process ended without a word'}",
+        hint="load the site's MPI module, or pip install 'sbtrain[staging,mpich]'",
+    )
 
 
 def _samples(paths: Sequence[Path]) -> int | None:

@@ -1,0 +1,235 @@
+"""What HDF5 files of a source refer to outside of it: the sources of virtual data sets, links
+to other files, data that is kept in other files.
+
+HDF5 reads zeros, without an error, where the source of a virtual data set is missing. So what
+a copy on a node would not find there is refused before anything is staged. Only structure is
+read, never data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sbtrain_staging.errors import SourceError, StagingError
+from sbtrain_staging.sources.manifest import Kind, Manifest, shown_path
+
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# Of a source with more files than this, those alone are looked at that have such a name.
+ALL_LOOKED_AT = 2000
+_NAMES = re.compile(
+    rb"\.(h5|hdf5?|he5|h5ad|h5m|hf5|keras|nc4?|cdf|nxs|mat|jld2?|loom|cxi|cool|nwb|silo)$",
+    re.IGNORECASE,
+)
+_ONE_FILE = "write it as one file of its own (h5repack -l CONTI OLD NEW)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One mention of another file.
+
+    Attributes:
+        what: "virtual", "link" or "raw".
+        where: the object in the file that says so.
+        name: of the other file, as it stands there.
+    """
+
+    what: str
+    where: str
+    name: bytes
+
+
+def hdf5_files(manifest: Manifest, *, turn: int = 0, turns: int = 1) -> list[int]:
+    """The entries that are HDF5 files; of many, the names say which are looked at.
+
+    Args:
+        turn: of so many processes that share the looking, which this is.
+    """
+    files = list(manifest.of_kind(Kind.FILE))
+    if len(files) > ALL_LOOKED_AT:
+        files = [index for index in files if _NAMES.search(manifest.paths[index])]
+    return [
+        index
+        for index in files[turn::turns]
+        if _is_hdf5(
+            manifest.source_path(index),
+            after_block=not index or bool(_NAMES.search(manifest.paths[index])),
+        )
+    ]
+
+
+def check_references(manifest: Manifest, indexes: Collection[int], *, parted: bool) -> None:
+    """Make sure that these HDF5 files refer to nothing that a copy would not have.
+
+    Args:
+        parted: the files of the source are dealt out, and may come to different nodes.
+
+    Raises:
+        SourceError: one does; it is named with what to do.
+        StagingError: h5py is not installed, and one of the files is HDF5.
+    """
+    for index in indexes:
+        for found in references(manifest.source_path(index)):
+            _check(manifest, index, found, parted=parted)
+
+
+def _is_hdf5(path: bytes, *, after_block: bool) -> bool:
+    """Whether a file is HDF5.
+
+    Args:
+        after_block: it may have a block of the user's before it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        size_bytes, at = os.fstat(descriptor).st_size, 0
+        while at < size_bytes:
+            if os.pread(descriptor, len(HDF5_SIGNATURE), at) == HDF5_SIGNATURE:
+                return True
+            if not after_block:
+                return False
+            at = 2 * at or 512
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def references(path: bytes) -> Iterator[Reference]:
+    """All mentions of other files; none where HDF5 cannot read the file, as no program can.
+
+    Raises:
+        StagingError: h5py is not installed.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise StagingError(
+            f"{shown_path(path)} is HDF5, and 'h5py' is not installed: whether it refers to "
+            "other files cannot be seen",
+            hint="pip install 'sbtrain[staging]'",
+        ) from None
+    try:
+        with h5py.File(os.fsdecode(path), "r", locking=False) as file:
+            yield from _of(file.id)
+    except (OSError, RuntimeError, KeyError, ValueError):
+        return
+
+
+def _of(file: Any) -> Iterator[Reference]:
+    import h5py
+
+    outward: list[bytes] = []
+    objects: list[bytes] = []
+
+    def see(name: bytes, info: Any) -> None:
+        if info.type == h5py.h5l.TYPE_EXTERNAL:
+            outward.append(name)
+        elif info.type == h5py.h5l.TYPE_HARD:
+            objects.append(name)
+
+    file.links.visit(see, info=True)
+    for name in outward:
+        other = file.links.get_val(name)[0]
+        yield Reference(what="link", where=shown_path(name), name=other)
+    for name in objects:
+        found = h5py.h5o.open(file, name)
+        if not isinstance(found, h5py.h5d.DatasetID):
+            continue
+        made = found.get_create_plist()
+        where = shown_path(name)
+        if made.get_layout() == h5py.h5d.VIRTUAL:
+            names = {made.get_virtual_filename(n) for n in range(made.get_virtual_count())}
+            for source in sorted(names - {"."}):
+                yield Reference(what="virtual", where=where, name=os.fsencode(source))
+        for number in range(made.get_external_count()):
+            yield Reference(what="raw", where=where, name=made.get_external(number)[0])
+
+
+def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) -> None:
+    path = manifest.source_path(index)
+    shown, named = shown_path(path), shown_path(found.name)
+    if found.what == "raw":  # HDF5 looks for it in a program's current folder
+        raise SourceError(
+            f"{shown} keeps its data set {found.where} in another file, {named}", hint=_ONE_FILE
+        )
+    does = "is put together from" if found.what == "virtual" else "links to"
+    folders = (os.path.dirname(seen) for seen in (path, os.path.realpath(path)))  # noqa: PTH120
+    others = next(filter(None, (_meant(folder, found.name) for folder in folders)), [])
+    relative = os.path.dirname(manifest.paths[index]) + b"/" + found.name  # noqa: PTH120
+    leaves = os.path.normpath(relative.lstrip(b"/")).split(b"/")[0] == b".."
+    if not others:
+        if found.what == "link":
+            return  # leads nowhere at the source either, and programs are told
+        raise SourceError(
+            f"{shown} {does} {named} ({found.where}), which is not there: programs would read "
+            "fill values, without an error",
+            hint=f"bring {named} to its place, or {_ONE_FILE}",
+        )
+    for other in others:
+        inside = not leaves and _is_inside(manifest, other)
+        if inside and parted:
+            raise SourceError(
+                f"{shown} {does} {shown_path(other)} ({found.where}), which may come to "
+                "another node",
+                hint=f"stage it with --mode replicate, or {_ONE_FILE}",
+            )
+        if not inside:
+            raise SourceError(
+                f"{shown} {does} {shown_path(other)} ({found.where}), which is not staged with "
+                "it",
+                hint=f"{_together(manifest, other)}{_ONE_FILE}",
+            )
+        if found.name.startswith(b"/"):
+            raise SourceError(
+                f"{shown} {does} {named} ({found.where}) by an absolute path: nodes would read "
+                "it there, not in their scratch",
+                hint=f"name it relative to the folder of {shown}, or {_ONE_FILE}",
+            )
+
+
+def _meant(folder: bytes, name: bytes) -> list[bytes]:
+    """The files that a name means, seen from a file in a folder; %b counts blocks."""
+    path = os.path.normpath(folder + b"/" + name if name[:1] != b"/" else name)
+    if b"%" not in name:
+        return [path] if os.path.lexists(path) else []
+    parts = re.split(rb"(%%|%b)", os.path.basename(path))  # noqa: PTH119
+    fixed = {b"%%": b"%"}
+    pattern = b"".join(
+        rb"\d+" if part == b"%b" else re.escape(fixed.get(part, part)) for part in parts
+    )
+    above = os.path.dirname(path)  # noqa: PTH120
+    try:
+        names = os.listdir(above)  # noqa: PTH208
+    except OSError:
+        return []
+    return [above + b"/" + found for found in sorted(names) if re.fullmatch(pattern, found)]
+
+
+def _is_inside(manifest: Manifest, path: bytes) -> bool:
+    """Whether a copy has this file of the source, under the same name."""
+    root = os.fsencode(manifest.root)
+    if path == root:
+        return manifest.kinds[0] == Kind.FILE
+    for seen in (path, os.path.realpath(path)):
+        if seen.startswith(root + b"/"):
+            index = manifest.find(seen[len(root) + 1 :])
+            if index is not None:
+                return True
+    return False
+
+
+def _together(manifest: Manifest, other: bytes) -> str:
+    root = os.fsencode(manifest.root)
+    folder = os.path.commonpath([os.path.dirname(root), os.path.dirname(other)])  # noqa: PTH120
+    if folder == b"/":
+        return ""
+    below = os.path.relpath(root, folder)
+    what = shown_path(below)
+    return f"name the folder that holds both, {shown_path(folder)}, and open {what} in it, or "

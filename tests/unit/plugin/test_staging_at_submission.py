@@ -1,0 +1,104 @@
+"""What staging would refuse in the job is refused when the job is submitted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commands import WITHOUT_SLURM, clean_environ, sbtrain
+from plans import example_plan
+from sbtrain.submission.data import data_set
+from sbtrain_jobs.process import CommandResult
+from sbtrain_perf.request import DataSet
+
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("from sbtrain_jobs import join\n")
+    (tmp_path / "set" / "rows").mkdir(parents=True)
+    with h5py.File(tmp_path / "set" / "rows" / "a.h5", "w") as file:
+        file["x"] = numpy.arange(10)
+    layout = h5py.VirtualLayout((10,), "i8")
+    layout[:] = h5py.VirtualSource("rows/a.h5", "x", (10,))
+    with h5py.File(tmp_path / "set" / "v.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    return tmp_path
+
+
+def submit(place: Path, *words: str, **variables: str) -> CommandResult:
+    environ = clean_environ(PATH=WITHOUT_SLURM, SBTRAIN_HOME=str(place / "home"), **variables)
+    usual = ("--train-steps=9", "--train-dry-run")
+    return sbtrain(*usual, *words, "train.py", cwd=place, environ=environ)
+
+
+def test_a_virtual_data_set_without_its_sources(place: Path) -> None:
+    said = submit(place, "--train-data=set/v.h5")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert f"{place}/set/v.h5 is put together from {place}/set/rows/a.h5" in said.stderr
+    assert f"name the folder that holds both, {place}/set, and open v.h5 in it" in said.stderr
+    assert "without --train-data" in said.stderr
+    assert submit(place, "--train-data=set").returncode == 0
+
+
+def test_data_that_is_not_staged_may_refer_to_anything(place: Path) -> None:
+    words = ("--train-site=bluewaters", "-N1", "--train-data=set/v.h5")  # without scratch
+    assert submit(place, *words).returncode == 0, submit(place, *words).stderr
+
+
+def test_links_out_of_a_tree_are_followed_and_counted(place: Path) -> None:
+    (place / "links").mkdir()
+    (place / "links" / "file").symlink_to("../set/rows/a.h5")
+    (place / "links" / "folder").symlink_to("../set/rows")
+    (place / "links" / "within").symlink_to("file")
+    size = (place / "set" / "rows" / "a.h5").stat().st_size
+    assert submit(place, "--train-data=links").returncode == 0
+    (place / "links" / "up").symlink_to("..")
+    found = data_set(["links"], cwd=place, samples=1, count="skip")
+    assert found.total_bytes == 3 * size  # what `within` leads to lies outside as well
+    said = submit(place, "--train-data=links")
+    assert said.returncode == 2
+    assert f"{place}/links/up is a link to a folder that holds it" in said.stderr
+
+
+def test_what_is_no_data_is_named(place: Path) -> None:
+    os.mkfifo(place / "set" / "pipe")
+    said = submit(place, "--train-data=set")
+    assert said.returncode == 2
+    assert f"{place}/set/pipe is a device, pipe or socket" in said.stderr
+
+
+def test_h5py_is_asked_for_where_it_is_needed(place: Path) -> None:
+    (place / "sitecustomize.py").write_text("import sys\nsys.modules['h5py'] = None\n")
+    (place / "plain").write_text("no HDF5")
+    path = clean_environ()["PYTHONPATH"]
+    variables = {"PYTHONPATH": f"{place}:{path}"}
+    assert submit(place, "--train-data=plain", **variables).returncode == 0
+    said = submit(place, "--train-data=set", **variables)
+    assert said.returncode == 6
+    assert "the Python package 'h5py'" in said.stderr
+    assert said.stderr.endswith("pip install 'sbtrain[staging]'\n")
+
+
+def test_a_missing_mpi_library_is_said_before_the_job_waits(place: Path) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    missing = {"MPI4PY_LIBMPI": "/no/libmpi.so"}
+    said = submit(place, "-N2", "--train-data=set", **missing)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "needs MPI, which cannot be loaded" in said.stderr
+    assert "cannot load MPI library" in said.stderr
+    assert "pip install 'sbtrain[staging,mpich]'" in said.stderr
+    assert "Traceback" not in said.stderr
+    assert submit(place, "-N2", "--train-data=set").returncode == 0
+    assert submit(place, "-N1", "--train-data=set", **missing).returncode == 0
+    assert submit(place, "-N2", **missing).returncode == 0
+
+
+def test_a_plan_without_data_asks_nothing() -> None:
+    from sbtrain.submission.data import check_staging
+
+    check_staging(example_plan(data=DataSet(), scratch_path="/tmp/%u"))
