@@ -138,7 +138,6 @@ def test_what_was_learnt_without_timings_is_said(
     """An attempt whose trainers never met leaves a log with no measurement in it."""
     run_of(tmp_path, environ, "1", [(1.0, "preempted"), (2.0, "launch-failed")])
     empty_log(tmp_path / "digits-1")
-    environ = {**environ, "COLUMNS": "1000"}  # the test's folder is long
     first = sbtrainctl("refit", cwd=tmp_path, environ=environ)
     assert first.returncode == 0, first.stderr
     none, said, *written = first.stdout.splitlines()
