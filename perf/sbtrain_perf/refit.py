@@ -1,6 +1,6 @@
 """Refit: from what runs measured to the coefficients of the next plans.
 
-Pure and deterministic. Per cluster and workload: start-up; per cluster and partition:
+Pure and deterministic. Per cluster, workload and layout: start-up; per cluster and partition:
 staging; per workload, layout, partition and batch: the parameters of the step's closed
 form; per cluster: checkpoints; per cluster and partition: lifetimes. Each is shrunk to what
 the models say without having learnt (the plan's basis and the base coefficients). A

@@ -1,4 +1,4 @@
-"""`sbtrainctl refit`: learn from the timing logs of all runs; the next plans use it."""
+"""`sbtrainctl refit`: learn from the timing logs and cause ledgers of all listed runs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sbtrain_jobs.record.ledger import LedgerEntry
     from sbtrain_jobs.run_folder import RunFolder
     from sbtrain_perf.coefficients import Coefficients, LearntLifetime
+    from sbtrain_perf.gate import GateResult
     from sbtrain_perf.lifetimes import Lived
     from sbtrain_perf.refit import RefitResult
     from sbtrain_perf.request import Plan
@@ -46,15 +47,19 @@ class Skipped:
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "refit",
-        description="Reads the timing log of every attempt of every run, fits the "
-        "coefficients of the models to them, and shows the error of prediction before and "
-        "after. A fit is promoted unless its error on runs left out would rise. The next plans "
-        "use what was learnt; those before are kept, and --rollback brings them back.",
+        description="Learns from your runs; nothing is learnt until you call it. Reads how "
+        "long each phase of each attempt took (timing logs) and how attempts ended (cause "
+        "ledgers), and fits the coefficients of the models anew. Shown is the error of the "
+        "coefficients before and after on these very runs. A fit is promoted unless its error "
+        "on runs left out of it would rise by more than chance; the first run of its kind is "
+        "believed as it is. The next plans use what was promoted.",
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--dry-run", action="store_true", help="fit and show; write nothing")
     choice.add_argument(
-        "--rollback", action="store_true", help="back to the generation before; learns nothing"
+        "--rollback",
+        action="store_true",
+        help="back to the generation before, until the next refit learns anew",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -275,7 +280,7 @@ def _text(
     read = count(logs, "timing log")
     lines = [f"no timing was learnt from {read}"]
     if result.errors:
-        lines = [f"{'term':12} {'measured':>9} {'error before':>13} {'after':>8}"]
+        lines = [f"{'phase':12} {'measured':>9} {'error before':>13} {'after':>8}"]
     lines += [
         f"{error.term:12} {error.samples:>9} {error.before:>13.1%} {error.after:>8.1%}"
         for error in result.errors
@@ -291,8 +296,7 @@ def _text(
         for one in result.refused
     ]
     lines += [
-        f"not promoted: {' '.join(map(str, one.key))}: error on left-out runs would rise from "
-        f"{one.before:.0%} to {one.after:.0%} ({count(one.runs, 'run')})"
+        f"not promoted: {' '.join(map(str, one.key))}: {_rise(one)} ({count(one.runs, 'run')})"
         for one in result.held_back
     ]
     lines += [f"drift: {drift_in_words(one)}" for one in result.coefficients.drift]
@@ -304,6 +308,15 @@ def _text(
         lines.append(f"{read}; {result.coefficients.label} written to {written}")
     width = screen_width()
     return "".join(f"{part}\n" for line in lines for part in wrapped(line, width=width))
+
+
+def _rise(one: GateResult) -> str:
+    """Of lifetimes a Brier score, of all else a mean logarithm, shown as the error it is."""
+    if one.key[0] == "lifetime":
+        score = f"from {one.before:.3f} to {one.after:.3f}"
+        return f"the Brier score on left-out runs would rise {score}"
+    before, after = math.expm1(one.before), math.expm1(one.after)
+    return f"error on left-out runs would rise from {before:.0%} to {after:.0%}"
 
 
 def _print_json(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
+from sbtrain.commands.refit import _text
 from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.sites.site_file import load_site
 from sbtrain_jobs.record.ledger import LOST_DETAIL, Ledger, LedgerEntry
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json, read_plan
 from sbtrain_perf.coefficients import load_coefficients
+from sbtrain_perf.gate import GateResult
 from sbtrain_perf.planner import plan_request
+from sbtrain_perf.refit import RefitResult
 from sbtrain_perf.request import Request
 from sbtrain_perf.timing_log import TimingLog
 from sbtrain_perf.wording import duration
@@ -172,3 +176,18 @@ def empty_log(folder: Path) -> None:
     path.parent.mkdir(parents=True)
     with TimingLog.create(path, plan=read_plan(folder / "plan.json"), attempt=0):
         pass
+
+
+def test_what_is_not_promoted_is_said_in_the_measure_that_judged_it() -> None:
+    """Of lifetimes a Brier score; else a mean logarithm, as the error that it stands for."""
+    step = GateResult(key=("step", "c"), runs=4, before=0.1, after=math.log(3), tolerance=0.1)
+    law = GateResult(key=("lifetime", "c"), runs=1, before=0.02, after=0.05, tolerance=0.0)
+    result = RefitResult(
+        coefficients=load_coefficients(), errors=(), refused=(), verdicts=(step, law)
+    )
+    said = _text(result, (), 4, None, False).splitlines()
+    assert said[1:3] == [
+        "not promoted: step c: error on left-out runs would rise from 11% to 200% (4 runs)",
+        "not promoted: lifetime c: the Brier score on left-out runs would rise from 0.020 to "
+        "0.050 (1 run)",
+    ]
