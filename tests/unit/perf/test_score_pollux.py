@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain_perf.score import pollux
-from sbtrain_perf.score.tables import ScoreError
+from sbtrain_perf.score.tables import ScoreError, ScoreRow
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 COLUMNS = [
@@ -56,7 +56,7 @@ def test_ours_beats_pollux_on_rows_held_back(
 
 def test_rows_without_a_placement_are_spread_evenly() -> None:
     row = {"model": "m", "num_nodes": "6", "num_replicas": "14", "local_bsz": "8"}
-    read = pollux.Row(source="here", cells={**row, "placement": "", "step_time_s": "1"})
+    read = ScoreRow(source="here", cells={**row, "placement": "", "step_time_s": "1"})
     steps = pollux.step_rows(pollux.Table(rows=(read,)))
     assert steps.shape.tolist() == ["222233"]
     assert (steps.most_gpus[0], steps.fewest_gpus[0], steps.replicas[0]) == (3, 2, 14)
@@ -87,14 +87,14 @@ def test_one_fitted_workload_says_little_of_another(tmp_path: Path) -> None:
 
 def test_a_missing_placement_column_is_as_good_as_a_blank_one() -> None:
     cells = {"model": "m", "num_nodes": "2", "num_replicas": "3", "local_bsz": "8"}
-    row = pollux.Row(source="here", cells={**cells, "step_time_s": "1"})
+    row = ScoreRow(source="here", cells={**cells, "step_time_s": "1"})
     assert pollux.step_rows(pollux.Table(rows=(row,))).shape.tolist() == ["12"]
 
 
 def test_many_gpus_on_a_node_are_no_other_placement() -> None:
     cells = {"model": "m", "local_bsz": "8", "step_time_s": "1"}
     rows = tuple(
-        pollux.Row(source="here", cells={**cells, **more})
+        ScoreRow(source="here", cells={**cells, **more})
         for more in ({"num_nodes": "2", "num_replicas": "20"}, {"placement": "1111"})
     )
     steps = pollux.step_rows(pollux.Table(rows=rows))
@@ -104,6 +104,6 @@ def test_many_gpus_on_a_node_are_no_other_placement() -> None:
 
 def test_more_nodes_than_replicas_are_refused() -> None:
     cells = {"model": "m", "num_nodes": "4", "num_replicas": "3", "local_bsz": "8"}
-    row = pollux.Row(source="here", cells={**cells, "step_time_s": "1"})
+    row = ScoreRow(source="here", cells={**cells, "step_time_s": "1"})
     with pytest.raises(ScoreError, match="num_nodes = '4' is more than num_replicas = 3"):
         pollux.step_rows(pollux.Table(rows=(row,)))

@@ -26,6 +26,9 @@ from sbtrain.cluster.processes import (
     send,
 )
 
+# Processes of the whole host are looked through: these are this process's alone.
+OURS = f"ours-{os.getpid()}"
+CONF = f"/c-{os.getpid()}/slurm.conf"
 Spawn = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -52,9 +55,7 @@ def daemon(tmp_path: Path) -> str:
     return str(path)
 
 
-def found(
-    log: Path, *, cluster_id: str = "ours", conf: str = "/c/slurm.conf"
-) -> list[Relative]:
+def found(log: Path, *, cluster_id: str = OURS, conf: str = CONF) -> list[Relative]:
     return relatives(cluster_id=cluster_id, conf=conf, log=log)
 
 
@@ -119,7 +120,7 @@ def test_asks_first_and_kills_what_does_not_listen(spawn: Spawn) -> None:
 def test_a_daemon_is_ours_by_its_mark_or_its_log(
     spawn: Spawn, daemon: str, tmp_path: Path
 ) -> None:
-    marked = spawn(daemon, "60", env={MARK: "ours"})
+    marked = spawn(daemon, "60", env={MARK: OURS})
     foreign = spawn(daemon, "60", env={MARK: "theirs"})
     with (tmp_path / "slurmd.c7.log").open("wb") as stream:
         writing = spawn(daemon, "60", env={}, stdout=stream)
@@ -133,13 +134,13 @@ def test_a_daemon_is_ours_by_its_mark_or_its_log(
 
 
 def test_a_task_is_ours_only_when_slurmstepd_made_it(spawn: Spawn, tmp_path: Path) -> None:
-    mine = {"SLURM_CONF": "/c/slurm.conf", "SLURM_JOB_ID": "7"}
+    mine = {"SLURM_CONF": CONF, "SLURM_JOB_ID": "7"}
     task = spawn("sleep", "60", env={**mine, "SLURMD_NODENAME": "c1"})
     allocation = spawn("sleep", "60", env=mine)
     other = spawn(
         "sleep", "60", env={**mine, "SLURMD_NODENAME": "c1", "SLURM_CONF": "/d/slurm.conf"}
     )
-    shell = spawn("sleep", "60", env={"SLURM_CONF": "/c/slurm.conf"})
+    shell = spawn("sleep", "60", env={"SLURM_CONF": CONF})
     kin = {one.identity.pid: one for one in found(tmp_path)}
     assert set(kin) == {task.pid}
     assert (kin[task.pid].kind, kin[task.pid].node) == ("task", "c1")
@@ -168,9 +169,9 @@ def test_what_descends_from_a_slurmstepd_is_its_nodes_task(
 def test_never_finds_itself() -> None:
     script = (
         "import sys; from pathlib import Path; from sbtrain.cluster.processes import relatives;"
-        "print(relatives(cluster_id='x', conf='/c/slurm.conf', log=Path('/none')))"
+        f"print(relatives(cluster_id='x', conf={CONF!r}, log=Path('/none')))"
     )
-    inside = {"SLURM_CONF": "/c/slurm.conf", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "c1"}
+    inside = {"SLURM_CONF": CONF, "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "c1"}
     said = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, **inside, "PYTHONPATH": os.pathsep.join(_wings())},
