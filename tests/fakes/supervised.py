@@ -4,7 +4,7 @@
 
 FOLDER/cause holds what Slurm says ("hang" and "error" stand for a slurmctld that is away);
 every requeue adds a line to FOLDER/requeues, and is refused while FOLDER/refuse exists.
-FAKE_MEET_WITHIN_S shortens the wait for agents.
+FAKE_MEET_WITHIN_S shortens the wait for agents, FAKE_BEGIN_WITHIN_S that for first steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import cast, get_args
 
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandTimeoutError
-from sbtrain_jobs.supervisor import rendezvous
+from sbtrain_jobs.supervisor import rendezvous, step_tally
 from sbtrain_jobs.supervisor.supervise import supervise
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
@@ -53,6 +53,8 @@ class FileControl:
 def main(argv: list[str]) -> int:
     if seconds := os.environ.get("FAKE_MEET_WITHIN_S"):
         rendezvous.MEET_WITHIN_S = float(seconds)
+    if seconds := os.environ.get("FAKE_BEGIN_WITHIN_S"):
+        step_tally.BEGIN_WITHIN_S = float(seconds)
     try:
         return supervise(
             read_plan(argv[0]),

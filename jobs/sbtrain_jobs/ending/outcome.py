@@ -27,7 +27,7 @@ class Outcome:
     first_cause: EndCause  # the first that it named: it forgets a preemption when it requeues
     failure: Failure | None
     lost_nodes: tuple[str, ...]
-    saved_step: int | None
+    saved: str  # what is saved of it, in words; empty where nobody knows
     steps_done: bool = False  # all, and their state is saved; the script may still run
     shortfall: str = ""  # planned steps that a finished script has not done, in words
     stuck: str = ""  # it kept nothing new, in words

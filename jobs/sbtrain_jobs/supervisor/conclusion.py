@@ -118,12 +118,10 @@ class Aftermath:
         # before it is asked.
         self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
         self._record.write("requeued", cause=verdict.cause)
-        saved = "no save was reported"
-        if outcome.saved_step is not None:
-            saved = f"step {outcome.saved_step} saved"
+        saved = f"; {outcome.saved}" if outcome.saved else ""
         way = way_back(self._control) if verdict.cause == "preempted" else "requeue"
         what = "requeueing" if way == "requeue" else "leaving to Slurm the requeue of"
-        self._say(f"{what} job {self._job.job_id} ({verdict.cause}; {saved})")
+        self._say(f"{what} job {self._job.job_id} ({verdict.cause}{saved})")
         self._record.close()
         if way == "exit":
             return verdict.exit_code

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,11 +27,12 @@ from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.staged_data import wants_staging
 from sbtrain_jobs.supervisor import stop_agreement as stop
+from sbtrain_jobs.supervisor.attempt_steps import AttemptSteps
 from sbtrain_jobs.supervisor.events import Events
+from sbtrain_jobs.supervisor.launch_notes import apart_by_launch
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
-from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
-from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
+from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import may_succeed_again, why_failed
 from sbtrain_jobs.supervisor.step_tally import StepTally
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
@@ -60,6 +60,10 @@ LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
 OUTPUT_WITHIN_S = 1.0  # for what trainers wrote last, on its way through srun
 ASK_AGAIN_EVERY_S = 3.0  # while Slurm has not said why it told us to stop
 SAME_NOTICE_S = 2.0  # signals of one notice come within this, as it ends others follow
+DESERTED_HINT = (
+    "every worker must join and run the steps; what one alone shall do belongs behind "
+    "run.is_chief"
+)
 OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
 
 
@@ -81,13 +85,18 @@ class AttemptPhases:
         token: str,
     ) -> None:
         self._plan = plan
-        self._plan_path = plan_path
         self._job = job
         self._folder = folder
         self._record = record
         self._events = events
         self._inquiry = inquiry
-        self._environ = {**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token}
+        self._steps = AttemptSteps(
+            plan,
+            plan_path,
+            folder,
+            environ={**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token},
+            sink=events.put,
+        )
         self._say = record.progress.say
         self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
         self._roster = Roster(plan, job.nodes)
@@ -95,7 +104,6 @@ class AttemptPhases:
         self._counting = counting_ranks(plan)
         self._tally = StepTally(plan)
         self._stop = stop.StopState()
-        self._step: SlurmStep | None = None
         self._notice = EndNotice(record)
         self._noticed_s: float | None = None
         self._ask_again_s = 0.0
@@ -123,24 +131,14 @@ class AttemptPhases:
             return self._outcome()
         finally:
             self._listener.close()
-            self._end_step()
+            self._steps.close()
 
     # -- beginnings --------------------------------------------------------------------
 
     def _begin_staging(self) -> None:
-        assert self._plan.scratch_path is not None
         data, nodes = size(self._plan.data.total_bytes), count(self._plan.nodes, "node")
         self._say(f"staging {data} to {nodes}")
-        self._start_step(
-            "staging",
-            staging_command(
-                self._plan,
-                python=sys.executable,
-                report=str(self._folder.staging_report),
-                events=str(self._folder.staging_events),
-                scratch=self._plan.scratch_path,
-            ),
-        )
+        self._steps.start_staging()
 
     def _stages_again(self, returncode: int) -> bool:
         """One more try where a rank of staging died without a word."""
@@ -155,21 +153,16 @@ class AttemptPhases:
         self._phase = "meeting"
         self._rendezvous.begin()
         self._say(f"starting agents on {self._job.node_list}")
-        self._environ["SBTRAIN_CONTROL"] = candidate_addresses(self._listener.port)
-        self._start_step(
-            "agents",
-            agent_command(self._plan, python=sys.executable, plan_path=self._plan_path),
-        )
+        self._steps.start_agents(control=candidate_addresses(self._listener.port))
 
     def _begin_training(self) -> None:
         self._phase = "training"
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
         self._say(f"all nodes met; starting {count(len(self._plan.roles), 'trainer')}")
+        if words := apart_by_launch(self._plan):
+            self._say(f"warning: {words}")
         self._tell_agents(Start(addresses=addresses))
-
-    def _start_step(self, name: str, argv: tuple[str, ...]) -> None:
-        self._step = SlurmStep(name, argv, environment=self._environ, sink=self._events.put)
 
     # -- events ------------------------------------------------------------------------
 
@@ -186,7 +179,7 @@ class AttemptPhases:
             case PeerLeft(peer=peer):
                 self._roster.left(peer, told_to=self._phase == "ending")
                 if self._roster.lost_nodes and self._phase in ("meeting", "training"):
-                    self._say(f"lost {', '.join(self._roster.lost_nodes)}")
+                    self._say(f"no agent any more on {', '.join(self._roster.lost_nodes)}")
                     self._begin_ending(grace_s=self._grace_s())
             case StepEnded():
                 self._step_ended(event)
@@ -234,6 +227,8 @@ class AttemptPhases:
                     self._role_ended(rank, returncode)
 
     def _role_ended(self, rank: int, returncode: int) -> None:
+        if returncode == 0:
+            self._tally.ended_well(rank)
         if self._phase == "training" and self._roster.finished:
             self._finished = True
             self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
@@ -253,7 +248,7 @@ class AttemptPhases:
             self._say(f"warning: {left}, with exit status 0; the others go on")
 
     def _step_ended(self, event: StepEnded) -> None:
-        self._step = None
+        self._steps.ended()
         if self._phase == "ending":
             self._say_finished()
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
@@ -295,10 +290,8 @@ class AttemptPhases:
         if self._closing_by_s is None:
             return
         self._closing_by_s = None
-        if short := self._tally.shortfall():
-            self._say(f"warning: the script ended by itself before its last step: {short}")
-        else:
-            self._say("training is complete")
+        if not self._tally.deserted:  # that is an error, said by itself
+            self._say(self._tally.last_word())
 
     # -- stopping ----------------------------------------------------------------------
 
@@ -354,8 +347,8 @@ class AttemptPhases:
     def _begin_ending(self, *, grace_s: float) -> None:
         if self._phase == "ending":
             return
-        if self._phase == "staging" and self._step is not None:
-            self._step.end()
+        if self._phase == "staging":
+            self._steps.end()
         self._phase = "ending"
         self._end_by_s = time.monotonic() + grace_s + ENDING_SLACK_S
         self._tell_agents(self._finish(grace_s))
@@ -374,7 +367,10 @@ class AttemptPhases:
             self._fail(late.exit_code, late.message, hint=late.hint)
         if self._closing_by_s is not None and now_s > self._closing_by_s:
             self._say_finished()
-        if self._phase != "training" or self._noticed_s is None:
+        if self._phase != "training":
+            return
+        if self._noticed_s is None:
+            self._look_for_absent()
             return
         if not is_named(self._notice.cause) and now_s >= self._ask_again_s:
             self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
@@ -385,9 +381,15 @@ class AttemptPhases:
             return
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
-            self._say("not saved within the grace; the last periodic checkpoint counts")
+            self._say(self._tally.overdue_words(self._stop.saved_step))
         if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
             self._begin_ending(grace_s=0.0)
+
+    def _look_for_absent(self) -> None:
+        if late := self._tally.late():
+            self._say(f"warning: {late}")
+        if deserted := self._tally.deserted:
+            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
 
     def _window_s(self) -> float:
         return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
@@ -405,7 +407,7 @@ class AttemptPhases:
             return False
         # What a process said last is read before its connection is seen to close. The srun
         # of a node that died does not end.
-        step_over = self._step is None or bool(self._roster.lost_nodes)
+        step_over = not self._steps.running or bool(self._roster.lost_nodes)
         if step_over and not self._roster.connected:
             return True
         return time.monotonic() >= self._end_by_s
@@ -415,27 +417,20 @@ class AttemptPhases:
         self._say_finished()
         if self._noticed_s is not None:
             self._notice.write()
+        if self._finished and (deserted := self._tally.deserted):
+            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
         return Outcome(
-            finished=self._finished,
+            finished=self._finished and self._failure is None,
             noticed=self._noticed_s is not None,
             cause=self._notice.cause,
             first_cause=self._notice.first_cause,
             failure=self._failure,
             lost_nodes=self._roster.lost_nodes,
-            saved_step=self._stop.saved_step,
+            saved=self._tally.saved_words(self._stop.saved_step),
             steps_done=self._tally.complete,
             shortfall=self._tally.shortfall(),
             stuck=self._tally.stuck() if self._noticed_s is not None else "",
         )
-
-    def _end_step(self) -> None:
-        """No step of ours outlives the attempt."""
-        if self._step is None:
-            return
-        self._step.end()
-        if not self._step.join(5.0):
-            self._step.kill()
-            self._step.join(5.0)
 
     def _tell_agents(self, message: Message) -> None:
         for peer in self._roster.agents:

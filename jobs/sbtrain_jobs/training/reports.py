@@ -62,9 +62,9 @@ class Reports:
         self._parameters = parameters
         self._tensors = tensors
 
-    def steps_begun(self, start: int, *, saves: bool) -> None:
+    def steps_begun(self, start: int, *, saves: bool, apart: str) -> None:
         if self._link is not None:
-            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves))
+            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves, apart=apart))
 
     def steps_over(self, step: int, *, kept: bool) -> None:
         if self._link is not None:

@@ -15,9 +15,7 @@ laptop. Nothing here knows a framework; TensorFlow's part is sbtrain_jobs.layout
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import math
 import os
 import signal
 import sys
@@ -32,15 +30,16 @@ from sbtrain_jobs.signals import signal_named
 from sbtrain_jobs.training.checkpoint import CheckpointStore, Save
 from sbtrain_jobs.training.context import Defaults, TrainerContext, trainer_context
 from sbtrain_jobs.training.reports import Reports
+from sbtrain_jobs.training.results import Results
 from sbtrain_jobs.training.sampler import BatchSampler
 from sbtrain_jobs.training.saves import Saves
 from sbtrain_jobs.training.step_clock import StepClock
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.stop_signals import StopSignals
+from sbtrain_jobs.training.world import world_apart
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Layout, RoleName
-from sbtrain_staging.publish import publish_bytes
 
 if TYPE_CHECKING:
     from sbtrain_jobs.layouts.tensorflow import TensorFlowRoles
@@ -140,7 +139,6 @@ class Run:
         self._over_told = False  # that all steps were run
         self._restore_s = 0.0
         self._loop_ended_at: float | None = None
-        self._metrics: dict[str, float] = {}
         self._gate = StepGate(on_overdue=self._hold_overdue)
         self._reports = Reports(
             context, gate=self._gate, on_stop=lambda _: self._saves.announce()
@@ -148,6 +146,7 @@ class Run:
         self._saves = Saves(
             context, store=self.checkpoints, gate=self._gate, reports=self._reports
         )
+        self._results = Results(context.run_folder, self._reports)
         self._clock = StepClock(self._reports.steps)
         self._signals = StopSignals(
             {signal.SIGTERM, signal_named(context.stop_signal)}, self._on_signal
@@ -235,6 +234,7 @@ class Run:
             save: writes the state into the folder it is given; called on the chief alone.
 
         Raises:
+            LaunchError: Horovod or torch.distributed is started, and this rank is alone in it.
             CheckpointError: nothing can be saved in the folder, found out before the first
                 step; the last save failed; or a save ended the process as if all were well
                 (sys.exit). A periodic save that fails is said and tried again.
@@ -270,21 +270,7 @@ class Run:
         They are written to final/result.json of the run folder when the run ends. What is no
         number, or cannot be written, is a warning, and not kept.
         """
-        for name, value in metrics.items():
-            try:
-                number = float(value)
-            except Exception as error:  # whatever the script's own types raise
-                _log.warning(
-                    "sbtrain: %s is %r, which is no number (%s): not reported",
-                    name,
-                    value,
-                    error,
-                )
-                continue
-            if math.isfinite(number):
-                self._metrics[name] = number
-            else:
-                _log.warning("sbtrain: %s is %s: not reported", name, number)
+        self._results.add(metrics)
 
     def __enter__(self) -> Run:
         return self
@@ -302,7 +288,9 @@ class Run:
             if self.exit_code == 0 and not self._over_told:
                 self._reports.steps_over(self._last_step(), kept=False)
             if error is None and self.is_chief:
-                self._publish_result()
+                ended_at = self._loop_ended_at
+                since_s = 0.0 if ended_at is None else time.perf_counter() - ended_at
+                self._results.publish(step=self._gate.step, seconds=since_s)
             if (error is None or stopped) and self.peers is not None:
                 self.peers.leave_together()
         except SbtrainError as late:
@@ -323,7 +311,10 @@ class Run:
 
     def _begin(self, start: int, save: Save | None) -> None:
         self._gate.resume_from(start)
-        self._reports.steps_begun(start, saves=save is not None)
+        apart = world_apart(self.world_size) if self.layout == "allreduce" else ""
+        if apart:
+            _log.warning("sbtrain: %s: they do not train together", apart)
+        self._reports.steps_begun(start, saves=save is not None, apart=apart)
         self._saves.begin(start, save)
         if not self._started:
             self._started = True
@@ -334,27 +325,6 @@ class Run:
     def _last_step(self) -> int:
         saved = self._saves.last
         return max(self._gate.step, 0 if saved is None else saved.step)
-
-    def _publish_result(self) -> None:
-        ended_at = self._loop_ended_at
-        seconds = 0.0 if ended_at is None else time.perf_counter() - ended_at
-        if self._metrics:
-            self._reports.phase(
-                "evaluate", seconds, step=self._gate.step, metrics=self._metrics
-            )
-        if self.context.run_folder is not None:
-            target = self.context.run_folder.result
-            text = json.dumps(self._metrics, indent=2) + "\n"
-            try:
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                publish_bytes(target, text.encode())
-            except OSError as error:
-                _log.warning(
-                    "sbtrain: cannot write the results %s to %s: %s",
-                    json.dumps(self._metrics),
-                    target,
-                    error.strerror,
-                )
 
     # -- what comes from outside --------------------------------------------------------
 

@@ -171,8 +171,8 @@ class TrainerLink:
     def _lose(self, why: str) -> None:
         if self._closing_by is None:
             _log.warning(
-                "sbtrain: lost the supervisor at %s (%s): this trainer goes on, but can no "
-                "longer be told when to stop and save",
+                "sbtrain: lost the supervisor at %s (%s): this trainer can no longer be told "
+                "when to stop and save",
                 self._address,
                 why,
             )

@@ -76,17 +76,19 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun:
-    """The loop of steps begins after step `start`. saves: it has a function that saves."""
+    """The loop of steps begins after step `start`. saves: it has a function that saves.
+    apart: what is wrong with the world of ranks that the script's framework sees."""
 
     rank: int
     start: int
     saves: bool
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsOver:
     """No step is begun any more; `step` was the last. kept: all planned steps were run, and
-    the state after the last is saved, or the script saves none."""
+    the state after the last is saved; said by the chief alone."""
 
     rank: int
     step: int

@@ -511,7 +511,7 @@ def test_a_save_that_hangs_past_the_time_limits_warning_is_left_behind(
     run.say_cause("time-limit")
     run.signal(USR1)
     assert run.wait() == 85, run.output
-    assert "the last periodic checkpoint counts" in run.output
+    assert f"the checkpoint of step {run.saved_steps[-1]} counts" in run.output
     assert run.requeues == ["7"]
     assert run.last("ended").cause == "time-limit"
     assert "saved" not in run.events()
