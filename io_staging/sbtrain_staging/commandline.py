@@ -239,8 +239,8 @@ def _clean(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
 
 
 def _plan(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    from sbtrain_staging.engine.estimate import forecast, shown_forecasts
     from sbtrain_staging.engine.simulate import Rates
-    from sbtrain_staging.reports.estimate import forecast, shown_forecasts
     from sbtrain_staging.sources.scan import scan
 
     rates = Rates(

@@ -11,7 +11,8 @@ import pytest
 
 from sbtrain_jobs.process import end_session, start_process
 from sbtrain_staging.errors import SourceError, StagingError
-from sbtrain_staging.readers.reader import epoch_order, open_staged
+from sbtrain_staging.readers.reader import open_staged
+from sbtrain_staging.sources.order import epoch_order
 from staging_trees import snapshot, write_file, write_odd_tree
 
 pytestmark = pytest.mark.mpi

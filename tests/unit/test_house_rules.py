@@ -66,8 +66,8 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
-    """At any depth of the code, imports for types alone included."""
+def import_graph() -> dict[str, set[str]]:
+    """Which modules each module imports, at any depth of its code, for types alone included."""
     names = modules()
     graph = {}
     for name, path in names.items():
@@ -79,7 +79,22 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
                 members = {f"{node.module}.{alias.name}" for alias in node.names}
                 uses |= (members & names.keys()) or {node.module}
         graph[name] = (uses & names.keys()) - {name}
-    list(TopologicalSorter(graph).static_order())  # raises CycleError, naming the circle
+    return graph
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    list(TopologicalSorter(import_graph()).static_order())  # CycleError names the circle
+
+
+def test_the_folders_of_a_wing_point_one_way() -> None:
+    """Its root aside, which holds what all of them share and what calls them."""
+    names, folders = modules(), dict[str, set[str]]()
+    for name, uses in import_graph().items():
+        within = ids(names[name].parent)
+        folders.setdefault(within, set()).update(ids(names[used].parent) for used in uses)
+    roots = {ids(folder) for folder in WINGS.values()}
+    inner = {a: {b for b in to if b != a} - roots for a, to in folders.items()}
+    list(TopologicalSorter({a: to for a, to in inner.items() if a not in roots}).static_order())
 
 
 def test_no_folder_is_a_heap() -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_staging.cache.checking import is_whole
+from sbtrain_staging.cache.journal import read_journal
 from sbtrain_staging.cache.locks import FileLock
 from sbtrain_staging.cache.node_cache import CachedCopy, NodeCache
-from sbtrain_staging.engine.journal import read_journal
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.reports.progress import shown_bytes
 from sbtrain_staging.sources.manifest import Manifest

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from sbtrain_staging.cache import locks
 from sbtrain_staging.cache.private import own_name
-from sbtrain_staging.engine.disk import remove_tree
+from sbtrain_staging.cache.removal import remove_tree
 from sbtrain_staging.errors import ScratchError, StagingError
 from sbtrain_staging.publish import TEMPORARY_MARK, exchange, fsync_folder, publish_bytes
 from sbtrain_staging.sources.manifest import KEY_LETTERS, Manifest, source_key

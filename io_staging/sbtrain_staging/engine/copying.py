@@ -21,9 +21,9 @@ from sbtrain_staging.engine.schedule import Lane, chunk_size, plan_lanes
 from sbtrain_staging.engine.shards import Share
 from sbtrain_staging.errors import StagingError, VerificationError, WorldError
 from sbtrain_staging.ranks.world import together
-from sbtrain_staging.readers.reader import arrival_order
 from sbtrain_staging.sources.delta import OlderCopy
 from sbtrain_staging.sources.manifest import Manifest
+from sbtrain_staging.sources.order import arrival_order
 from sbtrain_staging.sources.pieces import PieceSet, PieceTable, from_bytes, set_of, to_bytes
 from sbtrain_staging.sources.scan import changed_error, first_change
 from sbtrain_staging.sources.striping import agreed_readers

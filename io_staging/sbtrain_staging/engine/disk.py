@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sbtrain_staging.engine.journal import Journal
+from sbtrain_staging.cache.journal import Journal
 from sbtrain_staging.engine.schedule import Segment
 from sbtrain_staging.errors import SourceError, StagingError, VerificationError
 from sbtrain_staging.sources.hashing import Hasher, digest, new_hasher
@@ -294,23 +294,3 @@ def stamp(descriptor: int, manifest: Manifest, index: int) -> None:
     os.fchmod(descriptor, manifest.modes[index])
     mtime_ns = manifest.mtimes_ns[index]
     os.utime(descriptor, ns=(mtime_ns, mtime_ns))
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a tree of one's own, also where its folders are read-only; or whatever else has
-    that name."""
-    import shutil
-
-    if not folder.is_dir() or folder.is_symlink():
-        with contextlib.suppress(OSError):
-            folder.unlink()
-        return
-    with contextlib.suppress(OSError):
-        folder.chmod(0o700)
-    for found, folders, _ in os.walk(folder):
-        for name in folders:
-            with contextlib.suppress(OSError):
-                path = Path(found, name)
-                if not path.is_symlink():
-                    path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -23,8 +23,8 @@ from sbtrain_staging.engine.schedule import Lane, Segment, plan_lanes
 from sbtrain_staging.engine.shards import Share, whole_pieces
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.ranks.world import World
-from sbtrain_staging.readers.reader import arrival_order
 from sbtrain_staging.sources.manifest import Manifest
+from sbtrain_staging.sources.order import arrival_order
 from sbtrain_staging.sources.pieces import PieceTable, from_bytes, members, set_of, to_bytes
 from sbtrain_staging.sources.records import read_header, read_record
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_staging.cache.journal import read_journal
 from sbtrain_staging.cache.node_cache import NodeCache
-from sbtrain_staging.engine.journal import read_journal
 from sbtrain_staging.ranks.world import World
 from sbtrain_staging.sources.manifest import Kind, Manifest
 from sbtrain_staging.sources.pieces import PieceSet, PieceTable, set_of, to_bytes

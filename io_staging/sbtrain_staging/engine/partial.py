@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sbtrain_staging.cache.checking import Structure, is_whole, odd_names, unharmed
+from sbtrain_staging.cache.journal import Journal, journal_bytes, read_journal
 from sbtrain_staging.cache.locks import FileLock
 from sbtrain_staging.cache.node_cache import NodeCache, own_folder
-from sbtrain_staging.engine.disk import TreeWriter, remove_tree, stamp
-from sbtrain_staging.engine.journal import Journal, journal_bytes, read_journal
+from sbtrain_staging.cache.removal import remove_tree
+from sbtrain_staging.engine.disk import TreeWriter, stamp
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.publish import fsync_folder, publish_bytes
 from sbtrain_staging.sources.delta import OlderCopy, inherit

@@ -19,7 +19,7 @@ class Settings:
         quota_bytes: most bytes of copies that may lie on one node; None is no limit.
         readers: nodes that read the source at the same time, each its own part.
         hold_s: how long the copies are kept for this key at least.
-        order_seed: files arrive in the order that reader.epoch_order draws from it; None
+        order_seed: files arrive in the order that order.epoch_order draws from it; None
             is the order of their names.
         mode: "replicate" (all nodes hold all), "shard" (each node holds its part) or
             "stream" (nothing is copied; the report names the source itself).

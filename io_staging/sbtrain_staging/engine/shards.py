@@ -13,9 +13,9 @@ from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.formats.hdf5_references import HDF5_SIGNATURE
 from sbtrain_staging.formats.record_files import TAR_END_BYTES, record_runs
 from sbtrain_staging.ranks.world import World, together
-from sbtrain_staging.readers.reader import epoch_order
 from sbtrain_staging.sources.hashing import digest
 from sbtrain_staging.sources.manifest import Entry, Kind, Manifest
+from sbtrain_staging.sources.order import epoch_order
 from sbtrain_staging.sources.pieces import PieceTable
 
 

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from sbtrain_staging.cache.journal import read_journal
 from sbtrain_staging.cache.node_cache import NodeCache
 from sbtrain_staging.cache.private import own_name
-from sbtrain_staging.engine.journal import read_journal
 from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.readers.random_access import RandomAccess
 from sbtrain_staging.sources.manifest import Kind, Manifest
+from sbtrain_staging.sources.order import epoch_order
 from sbtrain_staging.sources.pieces import PieceTable
 from sbtrain_staging.sources.records import read_header, read_record
 
@@ -36,23 +36,6 @@ _LONGEST_NAP_S = 0.05
 _BETWEEN_CHECKS_S = 1.0
 # How long a copy may have no writer: between two attempts, or before the first.
 START_GRACE_S = 60.0
-
-
-def epoch_order(count: int, seed: int) -> list[int]:
-    """The places of `count` files in the order in which a seed draws them."""
-    places = list(range(count))
-    random.Random(seed).shuffle(places)  # noqa: S311
-    return places
-
-
-def arrival_order(manifest: Manifest, table: PieceTable, seed: int) -> list[int]:
-    """All pieces in the order in which epoch_order asks for their files."""
-    files = list(manifest.of_kind(Kind.FILE))
-    return [
-        piece
-        for place in epoch_order(len(files), seed)
-        for piece in table.of_file(files[place])
-    ]
 
 
 def open_staged(

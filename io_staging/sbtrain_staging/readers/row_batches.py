@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sbtrain_staging.errors import SourceError, StagingError
-from sbtrain_staging.readers.reader import START_GRACE_S, StagedData, StagedFile, epoch_order
+from sbtrain_staging.readers.reader import START_GRACE_S, StagedData, StagedFile
+from sbtrain_staging.sources.order import epoch_order
 
 if TYPE_CHECKING:
     import h5py

@@ -197,7 +197,7 @@ def test_a_harmed_unfinished_copy(kept: Node, harm: str) -> None:
     partial = kept.cache.partial / manifest.version
     partial.mkdir()
     copy.parent.rename(partial / "tree")
-    from sbtrain_staging.engine.journal import journal_bytes
+    from sbtrain_staging.cache.journal import journal_bytes
     from sbtrain_staging.sources.hashing import digest
     from sbtrain_staging.sources.pieces import PieceTable
 

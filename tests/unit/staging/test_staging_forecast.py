@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sbtrain_staging.engine.estimate import forecast, shown_forecasts
 from sbtrain_staging.engine.simulate import Rates
-from sbtrain_staging.reports.estimate import forecast, shown_forecasts
 from sbtrain_staging.sources.scan import scan
 from staging_trees import write_file
 
