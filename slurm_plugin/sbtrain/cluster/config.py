@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbtrain.cluster.folder import ClusterRecord
+from sbtrain.cluster.processes import CLUSTER_NAME
 from sbtrain.cluster.programs import release_of
 
 LOOPBACK = "127.0.0.1"
@@ -59,7 +60,7 @@ def slurm_conf(cluster: ClusterRecord) -> str:
     root = cluster.root
     parameters, controller = communication(cluster.host_address)
     lines = [
-        "ClusterName=sbtrain",
+        f"ClusterName={CLUSTER_NAME}",
         f"SlurmctldHost={cluster.host}({controller})",
         f"SlurmctldPort={cluster.ports.slurmctld}",
         f"SlurmUser={cluster.user}",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sbtrain.cluster.waiting import Wait
 
+CLUSTER_NAME = "sbtrain"  # as slurmstepd says it in the environment of every task
 MARK = "SBTRAIN_CLUSTER"  # in the environment of every daemon that we start: the cluster's id
 
 _DAEMONS = (
@@ -122,8 +123,9 @@ def relatives(*, cluster_id: str, conf: str, log: Path) -> list[Relative]:
 
     A daemon or slurmstepd is ours when its environment carries our mark, or (slurmstepd wipes
     its environment) when it writes to a log file in our folder. A task is ours when it is a
-    descendant of such a slurmstepd, or names our SLURM_CONF together with the variable that
-    only slurmstepd sets. This process and those that it runs under are left out.
+    descendant of such a slurmstepd, or names our SLURM_CONF together with variables that only
+    slurmstepd sets: a shell in a job of another cluster has them too, with that one's name.
+    This process and those that it runs under are left out.
     """
     stats = dict(_all_stats())
     own = set(_lineage(os.getpid(), stats))
@@ -157,9 +159,10 @@ def _classify(
         if stem or environment.get(MARK) == cluster_id:
             return ("stepd" if program == "slurmstepd" else "daemon"), node
         return "", ""
-    if environment.get("SLURM_CONF") == conf and "SLURM_JOB_ID" in environment:
-        node = environment.get("SLURMD_NODENAME", "")
-        return ("task", node) if node else ("", "")
+    said = (environment.get("SLURM_CONF"), environment.get("SLURM_CLUSTER_NAME"))
+    node = environment.get("SLURMD_NODENAME", "")
+    if said == (conf, CLUSTER_NAME) and "SLURM_JOB_ID" in environment and node:
+        return "task", node
     return "", ""
 
 

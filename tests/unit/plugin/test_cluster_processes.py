@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.cluster.processes import (
+    CLUSTER_NAME,
     MARK,
     Relative,
     end,
@@ -134,17 +135,23 @@ def test_a_daemon_is_ours_by_its_mark_or_its_log(
 
 
 def test_a_task_is_ours_only_when_slurmstepd_made_it(spawn: Spawn, tmp_path: Path) -> None:
-    mine = {"SLURM_CONF": CONF, "SLURM_JOB_ID": "7"}
+    mine = {
+        "SLURM_CONF": CONF,
+        "SLURM_CLUSTER_NAME": CLUSTER_NAME,
+        "SLURM_JOB_ID": "7",
+    }
     task = spawn("sleep", "60", env={**mine, "SLURMD_NODENAME": "c1"})
     allocation = spawn("sleep", "60", env=mine)
     other = spawn(
         "sleep", "60", env={**mine, "SLURMD_NODENAME": "c1", "SLURM_CONF": "/d/slurm.conf"}
     )
     shell = spawn("sleep", "60", env={"SLURM_CONF": CONF})
+    abroad = {**mine, "SLURM_CLUSTER_NAME": "big", "SLURMD_NODENAME": "n017"}
+    in_a_job = spawn("sleep", "60", env=abroad)  # of the cluster that the user works on
     kin = {one.identity.pid: one for one in found(tmp_path)}
     assert set(kin) == {task.pid}
     assert (kin[task.pid].kind, kin[task.pid].node) == ("task", "c1")
-    assert not {allocation.pid, other.pid, shell.pid} & set(kin)
+    assert not {allocation.pid, other.pid, shell.pid, in_a_job.pid} & set(kin)
 
 
 def test_what_descends_from_a_slurmstepd_is_its_nodes_task(
@@ -171,7 +178,12 @@ def test_never_finds_itself() -> None:
         "import sys; from pathlib import Path; from sbtrain.cluster.processes import relatives;"
         f"print(relatives(cluster_id='x', conf={CONF!r}, log=Path('/none')))"
     )
-    inside = {"SLURM_CONF": CONF, "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "c1"}
+    inside = {
+        "SLURM_CONF": CONF,
+        "SLURM_CLUSTER_NAME": CLUSTER_NAME,
+        "SLURM_JOB_ID": "7",
+        "SLURMD_NODENAME": "c1",
+    }
     said = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, **inside, "PYTHONPATH": os.pathsep.join(_wings())},
