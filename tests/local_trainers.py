@@ -103,6 +103,7 @@ class LocalAttempt:
             context = RoleContext(
                 rank=rank,
                 attempt=self.number,
+                job_id="",
                 plan_path=str(plan_path),
                 addresses=tuple(f"127.0.0.1:{port.number}" for port in self._ports),
                 data=self.plan.data.paths,

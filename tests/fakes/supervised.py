@@ -12,15 +12,19 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandTimeoutError
+from sbtrain_jobs.hostlist import expand
+from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor import rendezvous, step_tally
 from sbtrain_jobs.supervisor.supervise import supervise
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Plan
 
 
 class FileControl:
@@ -50,15 +54,30 @@ class FileControl:
             stream.write(f"{job_id}\n")
 
 
+def job_of(plan: Plan, environ: Mapping[str, str]) -> SlurmJob:
+    node_list = environ["SLURM_JOB_NODELIST"]
+    task = environ.get("SLURM_ARRAY_TASK_ID", "")
+    return SlurmJob(
+        job_id=f"{environ['SLURM_ARRAY_JOB_ID']}_{task}" if task else environ["SLURM_JOB_ID"],
+        array_task=task,
+        restart_count=int(environ.get("SLURM_RESTART_COUNT", "0")),
+        nodes=expand(node_list)[: plan.nodes],
+        node_list=node_list,
+        started_s=float(environ.get("SLURM_JOB_START_TIME", time.time())),
+    )
+
+
 def main(argv: list[str]) -> int:
     if seconds := os.environ.get("FAKE_MEET_WITHIN_S"):
         rendezvous.MEET_WITHIN_S = float(seconds)
     if seconds := os.environ.get("FAKE_BEGIN_WITHIN_S"):
         step_tally.BEGIN_WITHIN_S = float(seconds)
     try:
+        plan = read_plan(argv[0])
         return supervise(
-            read_plan(argv[0]),
+            plan,
             argv[0],
+            job_of(plan, os.environ),
             control=FileControl(Path(argv[1])),
             environ=dict(os.environ),
         )

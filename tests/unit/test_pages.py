@@ -65,6 +65,7 @@ def test_environment_names_all_that_a_trainer_gains() -> None:
     context = RoleContext(
         rank=0,
         attempt=0,
+        job_id="",
         plan_path="/plan.json",
         addresses=("10.0.0.1:1", "10.0.0.2:2"),
         data=(),

@@ -11,17 +11,31 @@ from pathlib import PurePath
 from sbtrain_jobs.layouts.ranks import first_worker
 from sbtrain_perf.request import Plan, Role
 
+# All that a trainer may gain: what is submitted from inside one must not inherit it.
+TRAINER_VARIABLES = frozenset(
+    (
+        *("SBTRAIN_PLAN", "SBTRAIN_RUN_ID", "SBTRAIN_RUN_DIR", "SBTRAIN_ATTEMPT"),
+        *("SBTRAIN_JOB_ID", "SBTRAIN_ROLE", "SBTRAIN_ROLE_INDEX", "SBTRAIN_RANK"),
+        *("SBTRAIN_WORLD_SIZE", "SBTRAIN_NODE", "SBTRAIN_DATA", "SBTRAIN_CONTROL"),
+        *("SBTRAIN_TOKEN", "SBTRAIN_SCRIPT_DIR", "TF_CONFIG", "TF_GRPC_REUSE_PORT"),
+        *("PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
+        *("LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"),
+    )
+)
+TEMPORARY_PREFIX = "tmp-sbtrain-"  # of the folder that TMPDIR names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
     """What one trainer's environment is made of, beside the plan.
 
-    addresses[r] is host:port of plan.roles[r]; data are the paths on this node;
-    control is host:port of the supervisor as this node reaches it.
+    addresses[r] is host:port of plan.roles[r]; data are the paths on this node; job_id is
+    Slurm's number; control is host:port of the supervisor as this node reaches it.
     """
 
     rank: int
     attempt: int
+    job_id: str
     plan_path: str
     addresses: tuple[str, ...]
     data: tuple[str, ...]
@@ -44,6 +58,7 @@ def role_environment(
         "SBTRAIN_RUN_ID": plan.run_id,
         "SBTRAIN_RUN_DIR": plan.run_dir,
         "SBTRAIN_ATTEMPT": str(context.attempt),
+        "SBTRAIN_JOB_ID": context.job_id,
         "SBTRAIN_ROLE": role.name,
         "SBTRAIN_ROLE_INDEX": str(role.index),
         "SBTRAIN_RANK": str(context.rank),

@@ -154,6 +154,7 @@ class Agent:
             context = RoleContext(
                 rank=rank,
                 attempt=self._attempt,
+                job_id=self._environ.get("SLURM_JOB_ID", ""),
                 plan_path=self._plan_path,
                 addresses=addresses,
                 data=self._data,

@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sbtrain_jobs.layouts.environment import TEMPORARY_PREFIX
 from sbtrain_perf.request import Plan
 from sbtrain_staging.errors import StagingError
 
 # Python's multiprocessing puts sockets into it, and the address of one has at most 107
 # bytes (unix(7)): this leaves room for /pymp-xxxxxxxx/listener-xxxxxxxx.
 MOST_CHARACTERS = 70
+NOT_SAID = ("", "/tmp")  # noqa: S108 - slurmstepd sets the latter where the job has no TMPDIR
 
 
 @contextlib.contextmanager
@@ -25,9 +27,10 @@ def temporary_folder(
 
     It lies in the node's scratch; where there is none, in the attempt's folder; where the
     path of that is too long for sockets, in the node's own folder for temporary files. A
-    TMPDIR of the job is left as it is.
+    TMPDIR that the user has set is left as it is.
     """
-    folder = None if environ.get("TMPDIR") else _made(plan, attempt_folder, environ)
+    own = environ.get("TMPDIR", "") not in NOT_SAID
+    folder = None if own else _made(plan, attempt_folder, environ)
     if folder is None:
         yield {}
         return
@@ -46,7 +49,7 @@ def _made(plan: Plan, attempt_folder: Path, environ: Mapping[str, str]) -> Path 
             parents.insert(0, locate(plan.scratch_path, environ))
     for parent in parents:
         with contextlib.suppress(OSError):
-            folder = Path(tempfile.mkdtemp(prefix="tmp-sbtrain-", dir=parent))
+            folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
             if len(str(folder)) <= MOST_CHARACTERS:
                 return folder
             folder.rmdir()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import queue
 import resource
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 
 from sbtrain_jobs.ending.cause import CauseInquiry
@@ -18,7 +17,7 @@ from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts, next_att
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task, write_task_plan
 from sbtrain_jobs.signals import catch, notice_signals
-from sbtrain_jobs.slurm_job import slurm_job_from
+from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.conclusion import Aftermath
 from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.phases import AttemptPhases
@@ -32,6 +31,7 @@ OTHER_FILES = 256  # that the supervisor has open beside its connections
 def supervise(
     plan: Plan,
     plan_path: str,
+    job: SlurmJob,
     *,
     control: JobControl,
     environ: Mapping[str, str],
@@ -41,6 +41,7 @@ def supervise(
 
     Args:
         plan_path: the plan's file; every node must be able to read it.
+        job: the one whose batch script this process is.
         control: what asks Slurm, and requeues.
         environ: the batch script's environment.
         events: where the caller already puts the signals it caught.
@@ -54,10 +55,9 @@ def supervise(
     """
     events = queue.SimpleQueue() if events is None else events
     catch(notice_signals(plan.preemption_signal), events.put)
-    if task := environ.get("SLURM_ARRAY_TASK_ID", ""):
-        plan = plan_of_task(plan, task)
+    if job.array_task:
+        plan = plan_of_task(plan, job.array_task)
         plan_path = write_task_plan(plan)
-    job = slurm_job_from(plan, environ, now_s=time.time())
     run_folder = RunFolder.of(plan)
     run_folder.make()
     earlier = attempts(Ledger(run_folder.ledger).entries())

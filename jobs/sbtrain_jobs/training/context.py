@@ -74,6 +74,8 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
         PlanError: SBTRAIN_PLAN is set, but the plan or another variable is missing or
             they contradict each other.
     """
+    if _of_another_job(environ):
+        environ = {k: v for k, v in environ.items() if not k.startswith("SBTRAIN_")}
     path = environ.get("SBTRAIN_PLAN", "")
     if not path:
         return _alone(environ, defaults)
@@ -116,6 +118,12 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
         control=environ.get("SBTRAIN_CONTROL", ""),
         token=environ.get("SBTRAIN_TOKEN", ""),
     )
+
+
+def _of_another_job(environ: Mapping[str, str]) -> bool:
+    """sbatch hands the environment of a trainer that submits a job on to that job."""
+    of_run, own = environ.get("SBTRAIN_JOB_ID", ""), environ.get("SLURM_JOB_ID", "")
+    return bool(of_run and own) and of_run != own
 
 
 _HINT = "start the script with sbtrain, or unset SBTRAIN_PLAN to run it alone"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(plan_path: str, events: Events) -> int:
     from sbtrain.slurm.command_client import CommandsClient
+    from sbtrain.slurm.outer_job import without_outer_run
+    from sbtrain.slurm.own_job import OwnJobControl, own_job
     from sbtrain_jobs.ending.grace import warning_s
     from sbtrain_jobs.supervisor.supervise import supervise
     from sbtrain_perf.codec import read_plan
@@ -43,11 +46,13 @@ def _run(plan_path: str, events: Events) -> int:
     try:
         plan = read_plan(plan_path)
         client = CommandsClient(limit_warning_s=warning_s(plan.sbatch_options) + 60.0)
+        job = own_job(plan, client, os.environ, pid=os.getpid(), now_s=time.time(), warn=_warn)
         return supervise(
             plan,
             str(Path(plan_path).absolute()),
-            control=client,
-            environ=os.environ,
+            job,
+            control=OwnJobControl(client=client, job=job),
+            environ=without_outer_run(os.environ),
             events=events,
         )
     except (SbtrainError, StagingError) as error:
@@ -55,6 +60,10 @@ def _run(plan_path: str, events: Events) -> int:
         if error.hint:
             sys.stderr.write(f"sbtrain: {error.hint}\n")
         return error.exit_code
+
+
+def _warn(words: str) -> None:
+    sys.stderr.write(f"sbtrain: warning: {words}\n")
 
 
 if __name__ == "__main__":

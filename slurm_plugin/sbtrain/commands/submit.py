@@ -97,9 +97,11 @@ def _help() -> int:
 def _client(environ: Mapping[str, str]) -> SlurmClient:
     """sbtrain itself waits for a job, so that its id is known at once."""
     from sbtrain.slurm.command_client import CommandsClient
+    from sbtrain.slurm.outer_job import to_submit_from
 
+    own = to_submit_from(environ)
     return CommandsClient(
-        environ={name: value for name, value in environ.items() if name != "SBATCH_WAIT"},
+        environ={name: value for name, value in own.items() if name != "SBATCH_WAIT"},
         query_timeout_s=20.0,
     )
 

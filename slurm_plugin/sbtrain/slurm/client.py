@@ -309,9 +309,9 @@ class SlurmClient(Protocol):
     def end_cause(self, job_id: str, attempt: JobStart | None = None) -> EndCause:
         """Why a running job is being ended, as far as Slurm tells now.
 
-        `attempt` is how the job stood when it started; without it, a job that asks about
-        itself is known from its environment. Slurm forgets that it preempted a job once
-        the grace is over and it has put the job back: that reads as "requeued".
+        `attempt` is how the job stood when it started; without it, a requeue, a cancel and
+        a lost node cannot be told. Slurm forgets that it preempted a job once the grace is
+        over and it has put the job back: that reads as "requeued".
         """
         ...
 

@@ -40,7 +40,7 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
-from sbtrain.slurm.ending import attempt_from, end_cause_of, way_back_of
+from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
@@ -210,7 +210,7 @@ class CommandsClient:
     def end_cause(self, job_id: str, attempt: JobStart | None = None) -> EndCause:
         return end_cause_of(
             self._shown(job_id),
-            attempt or attempt_from(self._environ, job_id),
+            attempt,
             now_s=self._now(),
             limit_warning_s=self._limit_warning_s,
             any_lost=self._any_lost,

@@ -17,7 +17,7 @@ tells nothing: it must be down too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from sbtrain.slurm.client import JobInfo, JobStart, SlurmVersion
 from sbtrain.slurm.states import JobState
@@ -76,19 +76,6 @@ def end_cause_of(
         near = job.end_time_s is not None and job.end_time_s - now_s <= limit_warning_s
         return "time-limit" if near else "none"
     return "unknown"
-
-
-def attempt_from(environ: Mapping[str, str], job_id: str) -> JobStart | None:
-    """How this job stood when it started, if the environment is the job's own."""
-    number = environ.get("SLURM_JOB_ID", "")
-    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
-    if not number or job_id not in {number, f"{array}_{task}"}:
-        return None
-    restarts = environ.get("SLURM_RESTART_COUNT", "0")
-    return JobStart(
-        restarts=int(restarts) if restarts.isdecimal() else 0,
-        nodes=expand(environ.get("SLURM_JOB_NODELIST", "")),
-    )
 
 
 def _ended_by_preemption(job: JobInfo) -> bool:

@@ -48,6 +48,13 @@ def test_a_path_too_long_for_sockets_is_not_used(short: Path) -> None:
     assert not Path(gained["TMPDIR"]).exists()
 
 
+def test_what_slurm_sets_where_nobody_said_anything_is_not_the_jobs_word(short: Path) -> None:
+    with temporary_folder(
+        example_plan(scratch_path=None), short, NODE | {"TMPDIR": "/tmp"}
+    ) as its:
+        assert Path(its["TMPDIR"]).parent == short
+
+
 def test_a_folder_that_the_job_names_stays(short: Path) -> None:
     plan = example_plan(scratch_path=None)
     with temporary_folder(plan, short, NODE | {"TMPDIR": "/own"}) as gained:

@@ -14,7 +14,6 @@ from sbtrain_jobs.ending.grace import warning_s
 from sbtrain_jobs.layouts.environment import RoleContext, role_environment
 from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on
 from sbtrain_jobs.node_agent.trainer_command import trainer_argv
-from sbtrain_jobs.slurm_job import requeue_id
 from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
 from sbtrain_perf.request import DataSet, Plan, Role
 
@@ -34,6 +33,7 @@ def environment(plan: Plan, rank: int, **changes: object) -> Mapping[str, str]:
     context = RoleContext(
         rank=rank,
         attempt=2,
+        job_id="",
         plan_path="/shared/plan.json",
         addresses=tuple(f"10.0.0.{r}:{4000 + r}" for r in range(len(plan.roles))),
         data=("/tmp/a.h5", "/tmp/b.h5"),
@@ -179,21 +179,6 @@ def test_staging_names_every_source_and_the_plans_mpi() -> None:
 
 def test_ranks_on_a_node_are_in_plan_order() -> None:
     assert ranks_on(servers_plan(), 0) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("environ", "job_id"),
-    [
-        ({"SLURM_JOB_ID": "17"}, "17"),
-        (
-            {"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "2"},
-            "17_2",
-        ),
-        ({}, ""),
-    ],
-)
-def test_an_array_task_is_requeued_alone(environ: dict[str, str], job_id: str) -> None:
-    assert requeue_id(environ) == job_id
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,19 @@ def test_alone_the_environment_names_the_data(tmp_path: Path) -> None:
         assert run.data == (Path("/a/x.h5"), Path("/b"))
 
 
+def test_in_a_job_that_a_trainer_has_submitted_it_is_alone(tmp_path: Path) -> None:
+    of_run = {"SBTRAIN_PLAN": "/no/plan.json", "SBTRAIN_JOB_ID": "85", "SBTRAIN_DATA": "/gone"}
+    environ = {**of_run, "SLURM_JOB_ID": "86"}
+    with join(data=["other"], checkpoints=tmp_path, environ=environ) as run:
+        assert (run.alone, run.rank, run.data) == (True, 0, (Path("other"),))
+    for own in (
+        {"SLURM_JOB_ID": "85"},
+        {},
+    ):  # some scripts hide from frameworks that it is Slurm
+        with pytest.raises(PlanError):
+            join(checkpoints=tmp_path, environ={**of_run, **own})
+
+
 def test_resumes_after_the_last_saved_step(tmp_path: Path, counter: Counter) -> None:
     for expected in ([1, 2, 3, 4], [5, 6]):
         state = Counter()

@@ -610,23 +610,3 @@ def test_tasks_of_an_array_share_nothing(make_run: MakeRun) -> None:
     assert (run.run_dir / "task-3" / "ledger.jsonl").exists()
     assert not (run.run_dir / "ledger.jsonl").exists()
     assert list((run.run_dir / "task-3" / "checkpoints").rglob("step-*"))
-
-
-def test_outside_a_job_and_with_too_few_nodes(make_run: MakeRun) -> None:
-    run = make_run()
-    run.environ["SLURM_JOB_ID"] = ""
-    run.start()
-    assert run.wait() == 21
-    assert "this is not a Slurm job" in run.output
-    run.environ |= {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
-    run.start()
-    assert run.wait() == 21
-    assert "the job has 1 node (c1), the plan needs 2" in run.output
-
-
-def test_a_run_folder_that_cannot_be_written(make_run: MakeRun, tmp_path: Path) -> None:
-    run = make_run(run_dir=str(tmp_path / "run" / "file"))
-    (tmp_path / "run" / "file").touch()
-    run.start(plan_path=tmp_path / "plan.json")
-    assert run.wait() == 21, run.output
-    assert "cannot write the run folder" in run.output

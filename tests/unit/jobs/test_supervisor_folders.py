@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from plans import example_plan
-from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.run_folder import RunFolder
-from sbtrain_jobs.slurm_job import slurm_job_from
 
 
 @pytest.fixture
@@ -40,9 +38,3 @@ def test_folders_that_are_there_keep_their_mode(tmp_path: Path) -> None:
     for _ in range(2):
         RunFolder.of(plan).attempt(0).make()
     assert tmp_path.stat().st_mode & 0o777 == 0o750
-
-
-def test_one_node_is_no_plural() -> None:
-    environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c1"}
-    with pytest.raises(LaunchError, match=r"the job has 1 node \(c1\), the plan needs 2"):
-        slurm_job_from(example_plan(), environ, now_s=0.0)

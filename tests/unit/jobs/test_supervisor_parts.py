@@ -19,7 +19,7 @@ from sbtrain_jobs.record.progress_lines import ProgressLines
 from sbtrain_jobs.record.run_record import RunRecord, steps_beyond
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task
 from sbtrain_jobs.signals import notice_signals
-from sbtrain_jobs.slurm_job import SlurmJob, slurm_job_from
+from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.rendezvous import MEET_WITHIN_S, Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.wire.control import Peer
@@ -393,21 +393,6 @@ def test_progress_comes_at_most_every_half_minute() -> None:
 
 
 # -- the job and its folders -----------------------------------------------------------
-
-
-def test_the_job_of_an_attempt() -> None:
-    job = slurm_job_from(
-        example_plan(),
-        {
-            "SLURM_JOB_ID": "7",
-            "SLURM_RESTART_COUNT": "2",
-            "SLURM_JOB_NODELIST": "rack[1-2]n[3-4]",
-            "SLURM_JOB_START_TIME": "1000",
-        },
-        now_s=2000.0,
-    )
-    assert len(job.nodes) == 2  # of the four it has, the plan uses two
-    assert (job.restart_count, job.started_s) == (2, 1000.0)
 
 
 def test_array_tasks_have_plans_of_their_own() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.slurm.client import JobInfo, JobStart, NodeInfo, SlurmVersion, Submission
-from sbtrain.slurm.ending import attempt_from, end_cause_of
+from sbtrain.slurm.ending import end_cause_of
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
 
@@ -203,26 +203,3 @@ class TestEndCause:
     def test_what_no_sign_explains(self) -> None:
         assert cause(replace(JOB, state=JobState.FAILED)) == "unknown"
         assert cause(replace(JOB, state=JobState.UNKNOWN)) == "unknown"
-
-
-class TestAttempt:
-    def test_a_job_knows_itself_from_its_environment(self) -> None:
-        environ = {
-            "SLURM_JOB_ID": "9",
-            "SLURM_ARRAY_JOB_ID": "7",
-            "SLURM_ARRAY_TASK_ID": "3",
-            "SLURM_RESTART_COUNT": "2",
-            "SLURM_JOB_NODELIST": "c[1-2]",
-        }
-        expected = JobStart(restarts=2, nodes=("c1", "c2"))
-        assert attempt_from(environ, "9") == attempt_from(environ, "7_3") == expected
-        assert attempt_from(environ, "7_4") is None
-        assert attempt_from(environ, "7") is None
-
-    def test_a_first_attempt_has_no_count(self) -> None:
-        environ = {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "c1"}
-        assert attempt_from(environ, "9") == JobStart(restarts=0, nodes=("c1",))
-
-    def test_outside_a_job_nothing_is_known(self) -> None:
-        assert attempt_from({}, "9") is None
-        assert attempt_from({}, "") is None
