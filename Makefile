@@ -18,10 +18,10 @@ help:  ## Show this list
 demo: $(VENV)/.runtime  ## Train, be preempted, resume and learn on a private Slurm
 	$(BIN)/python jobs/examples/demo.py --folder demo-run --cluster .sbtrain/cluster
 
-test: $(VENV)/.dev lint types layers  ## Everything a change must pass
+test: $(VENV)/.dev lint types  ## Everything a change must pass
 	$(PYTEST) -m "not slow"
 
-test-long: $(VENV)/.long  ## The slow tests: fuzzing, a thousand kills, accounting, PyTorch
+test-long: $(VENV)/.long  ## The slow tests: a thousand kills, whole trainings, accounting, PyTorch
 	$(PYTEST) -m slow
 
 test-debian13:  ## `make test` on Debian 13, in a root folder below build/; as root

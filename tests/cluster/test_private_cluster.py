@@ -210,7 +210,7 @@ def test_takes_other_ports_when_one_is_taken_meanwhile(
     assert_every_node_works(again)
 
 
-def bind_soon(one: socket.socket, port: int, *, within_s: float = 20.0) -> None:
+def bind_soon(one: socket.socket, port: int, *, within_s: float = 60.0) -> None:
     """Take a port; one that a killed program held is free a moment later."""
     deadline = time.monotonic() + within_s
     while True:
@@ -321,7 +321,7 @@ def test_accounting(tmp_path: Path) -> None:
 
 def sbtrainctl(*argv: str) -> CommandResult:
     command = [sys.executable, "-m", "sbtrain.commands.ctl", "cluster", *argv]
-    return run_command(command, timeout_s=60, check="keep")
+    return run_command(command, timeout_s=120, check="keep")
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert shown.returncode == 0
         assert json.loads(shown.stdout)["state"] == "up"
         lines = sbtrainctl("env", *folder).stdout
-        used = run_command(["sh", "-c", f"{lines}\nsinfo -h -N -o %N"], timeout_s=20).stdout
+        used = run_command(["sh", "-c", f"{lines}\nsinfo -h -N -o %N"], timeout_s=60).stdout
         assert set(used.split()) == {"c1", "g1"}
         refused = sbtrainctl("up", "--nodes", "2", *folder)
         assert refused.returncode == 50

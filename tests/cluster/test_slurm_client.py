@@ -538,7 +538,7 @@ class TestRealSlurm:
         submission = job("exit 0", options=("--hold", f"--mem={value}"))
         job_id = bodies.commands().submit(submission).job_id
         shown = run_command(
-            ["scontrol", "show", "job", job_id], timeout_s=30, env=bodies.environ
+            ["scontrol", "show", "job", job_id], timeout_s=120, env=bodies.environ
         ).stdout
         (printed,) = (word for word in shown.split() if word.startswith("MinMemoryNode="))
         theirs = AskedHardware.of([printed.replace("MinMemoryNode", "--mem")]).memory_gib
@@ -709,7 +709,7 @@ class TestSlurmAway:
         for call in (client.nodes, client.jobs, lambda: client.submit(job("exit 0"))):
             with pytest.raises(SlurmMissingError, match=r"/nowhere/slurm\.conf"):
                 call()
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 60
 
 
 def controller_pid(cluster: PrivateCluster) -> int:

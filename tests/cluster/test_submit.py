@@ -110,7 +110,7 @@ def test_a_refusal_is_sbatchs_own(
     words: tuple[str, ...], place: Path, environ: dict[str, str], slurm: CommandsClient
 ) -> None:
     own = run_command(
-        ["sbatch", *words, "train.sh"], cwd=place, env=environ, timeout_s=30, check="keep"
+        ["sbatch", *words, "train.sh"], cwd=place, env=environ, timeout_s=120, check="keep"
     )
     assert own.returncode != 0
     before = own_jobs(slurm)
@@ -168,8 +168,8 @@ def test_the_queue_is_reckoned_with(
 
     assert planned(1000) == 8
     occupied = ("-p", "standard", "-N4", "--exclusive", "-t", "30", "train.sh")
-    run_command(["sbatch", *occupied], cwd=place, env=environ, timeout_s=30)
-    deadline = time.monotonic() + 30
+    run_command(["sbatch", *occupied], cwd=place, env=environ, timeout_s=120)
+    deadline = time.monotonic() + 120
     while planned(1000) != 4:
         assert time.monotonic() < deadline
     assert planned(200_000) == 8
@@ -267,7 +267,7 @@ def test_an_interrupt_leaves_no_half_submission(
     """sbatch has handed the job over and not yet said so: the job is ended again."""
     slow = place / "bin/sbatch"
     slow.parent.mkdir()
-    real = run_command(["which", "sbatch"], env=environ, timeout_s=10).stdout.strip()
+    real = run_command(["which", "sbatch"], env=environ, timeout_s=60).stdout.strip()
     slow.write_text(f'#!/bin/sh\n"{real}" "$@"\nsleep 60\n')
     slow.chmod(0o700)
     before = own_jobs(slurm)
@@ -282,19 +282,19 @@ def test_an_interrupt_leaves_no_half_submission(
         stderr=subprocess.PIPE,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not own_jobs(slurm) - before:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
         os.kill(process.pid, how)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         end_session(process)
     assert (process.returncode, out) == (130, b"")
     assert b"interrupted; nothing was submitted" in err
     (number,) = own_jobs(slurm) - before
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (job := the_job(slurm, str(number))).over:
         assert time.monotonic() < deadline, job
         time.sleep(0.2)
@@ -317,7 +317,7 @@ def test_a_stdout_that_takes_nothing_makes_no_failure_of_a_submission(
         ],
         cwd=place,
         env=environ,
-        timeout_s=60,
+        timeout_s=120,
         check="keep",
     )
     assert said.returncode == 0, said.stderr

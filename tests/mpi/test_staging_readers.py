@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,19 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pytestmark = pytest.mark.mpi
 SHARD = ("--mode", "shard", "--order-seed", "7")
 
-# Staging with the source slowed down to SECONDS a MiB, so that its end can be told apart.
-SLOW = """
+# Staging of which each rank reads no more than so many bytes until a file is there.
+HELD = """
 import sys, time
+from pathlib import Path
 from sbtrain_staging.engine import disk
-fill = disk.SourceReader._fill
-def slow_fill(self, descriptor, index, into, offset):
-    time.sleep({seconds} * len(into) / 2**20)
+fill, got = disk.SourceReader._fill, 0
+def held_fill(self, descriptor, index, into, offset):
+    global got
+    while got + len(into) > {held_bytes} and not Path({go!r}).exists():
+        time.sleep(0.01)
+    got += len(into)
     return fill(self, descriptor, index, into, offset)
-disk.SourceReader._fill = slow_fill
+disk.SourceReader._fill = held_fill
 from sbtrain_staging.commandline import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -47,15 +52,32 @@ def write_rows(path: Path, *, rows: int = 4000, chunks=(50, 64, 64)) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldStaging:
+    """Staging that cannot end before it is let go."""
+
+    process: subprocess.Popen[bytes]
+    go: Path
+
+    def let_go(self) -> None:
+        self.go.touch()
+
+    def ends(self) -> bool:
+        return self.process.wait(timeout=60) == 0
+
+
 @contextmanager
-def slow_staging(nodes, source: Path, *, extra=(), seconds: float = 1.5) -> Iterator[object]:
-    program = (sys.executable, "-c", SLOW.format(seconds=seconds))
+def held_staging(
+    nodes, source: Path, *, extra=SHARD, held_bytes: int = 5 << 20
+) -> Iterator[HeldStaging]:
+    go = nodes.folder / "go"
+    program = (sys.executable, "-c", HELD.format(held_bytes=held_bytes, go=str(go)))
     arguments = nodes.run_arguments(source, extra=extra)
     programs = dict.fromkeys(range(2), (*program, *arguments))
     argv = nodes.argv(2, arguments, programs=programs)
     process = start_process(argv, stdout=subprocess.DEVNULL)
     try:
-        yield process
+        yield HeldStaging(process=process, go=go)
     finally:
         end_session(process)
         process.wait()
@@ -63,17 +85,14 @@ def slow_staging(nodes, source: Path, *, extra=(), seconds: float = 1.5) -> Iter
 
 def test_the_first_rows_of_a_part_come_long_before_the_last(nodes, tmp_path: Path) -> None:
     source = write_rows(tmp_path / "data.h5")
-    started = time.monotonic()
-    with slow_staging(nodes, source, extra=SHARD) as process, h5py.File(source) as whole:
+    with held_staging(nodes, source) as staging, h5py.File(source) as whole:
         data = open_staged(nodes.folder / "scratch" / "c2", source)
-        moments, labels = [], []
+        labels = []
         for images, numbers in row_batches(data, ("x", "y"), rows=50, seed=7):
-            moments.append(time.monotonic() - started)
+            staging.let_go()
             assert (images == whole["x"][...][numbers]).all()
             labels += list(numbers)
-        assert process.wait(timeout=60) == 0
-        end_s = time.monotonic() - started
-    assert moments[0] < 0.6 * end_s
+        assert staging.ends()
     rows = numpy.concatenate([numpy.arange(*pair) for pair in shard_rows(data.path())])
     assert sorted(labels) == list(rows)
 
@@ -81,25 +100,24 @@ def test_the_first_rows_of_a_part_come_long_before_the_last(nodes, tmp_path: Pat
 def test_the_first_rows_of_a_whole_file_come_before_the_last(nodes, tmp_path: Path) -> None:
     # Of a chunked one the index lies about, some of it at the end.
     source = write_rows(tmp_path / "data.h5", rows=16000, chunks=None)
-    started = time.monotonic()
-    with slow_staging(nodes, source, seconds=0.2) as process, h5py.File(source) as whole:
+    held = held_staging(nodes, source, extra=(), held_bytes=40 << 20)
+    with held as staging, h5py.File(source) as whole:
         data = open_staged(nodes.folder / "scratch" / "c1", source)  # c2 links it
-        moments = []
+        count = 0
         for (images,) in row_batches(data, ("x",), rows=50):
-            at = len(moments) * 50
-            moments.append(time.monotonic() - started)
-            assert (images == whole["x"][at : at + 50]).all()
-        assert process.wait(timeout=60) == 0
-        end_s = time.monotonic() - started
-    assert len(moments) == 320
-    assert moments[0] < 0.6 * end_s
+            staging.let_go()
+            assert (images == whole["x"][count : count + 50]).all()
+            count += 50
+        assert staging.ends()
+    assert count == 16000
 
 
 def test_plain_h5py_waits_for_the_rows_that_it_reads(nodes, tmp_path: Path) -> None:
     source = write_rows(tmp_path / "data.h5")
-    with slow_staging(nodes, source, extra=SHARD), h5py.File(source) as whole:
+    with held_staging(nodes, source) as staging, h5py.File(source) as whole:
         data = open_staged(nodes.folder / "scratch" / "c1", source, epoch=0)
         with open_hdf5(data) as file:
+            threading.Timer(0.5, staging.let_go).start()
             rows = numpy.concatenate(
                 [numpy.arange(*pair) for pair in file.attrs["sbtrain_rows"]]
             )
@@ -142,19 +160,18 @@ def test_tensorflow_trains_on_rows_that_still_come(nodes, tmp_path: Path) -> Non
     from sbtrain_staging.readers.tf_rows import tf_rows
 
     source = write_rows(tmp_path / "data.h5")
-    with slow_staging(nodes, source, extra=SHARD) as process:
+    with held_staging(nodes, source) as staging:
         data = open_staged(nodes.folder / "scratch" / "c2", source)
-        moments, labels = [], []
+        labels = []
         weight = tensorflow.Variable(tensorflow.zeros((64 * 64, 1)))
         for images, numbers in tf_rows(data, ("x", "y"), rows=50, seed=7):
             flat = tensorflow.reshape(tensorflow.cast(images, "float32") / 255, (-1, 64 * 64))
             with tensorflow.GradientTape() as tape:
                 loss = tensorflow.reduce_mean((flat @ weight - 1) ** 2)
             weight.assign_sub(1e-4 * tape.gradient(loss, weight))
-            moments.append((time.monotonic(), process.poll() is None))
+            staging.let_go()
             labels += list(numbers.numpy())
-        assert process.wait(timeout=60) == 0
-    assert moments[0][1]
+        assert staging.ends()
     assert sorted(labels) == sorted(set(labels))
     assert len(labels) == 2000
 
@@ -167,16 +184,15 @@ def test_torch_reads_rows_that_still_come(nodes, tmp_path: Path) -> None:
     from sbtrain_staging.readers.torch_rows import TorchRows
 
     source = write_rows(tmp_path / "data.h5")
-    with slow_staging(nodes, source, extra=SHARD) as process:
+    with held_staging(nodes, source) as staging:
         scratch = nodes.folder / "scratch" / "c1"
         rows = TorchRows(scratch, source, ("x", "y"), rows=50, epoch=0, seed=7)
         labels = []
-        for number, (images, numbers) in enumerate(DataLoader(rows, batch_size=None)):
-            if number == 0:
-                assert process.poll() is None
+        for images, numbers in DataLoader(rows, batch_size=None):
+            staging.let_go()
             assert images.shape[1:] == (64, 64)
             labels += numbers.tolist()
-        assert process.wait(timeout=60) == 0
+        assert staging.ends()
     split = [y for batch in DataLoader(rows, batch_size=None, num_workers=2) for y in batch[1]]
     assert sorted(labels) == sorted(int(y) for y in split)
     assert len(set(labels)) == 2000
