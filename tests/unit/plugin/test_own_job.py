@@ -7,11 +7,11 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from sbtrain.slurm.fake_client import FakeSlurm
 
 from plans import example_plan
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.own_job import OwnJobControl, own_job
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import Ledger, LedgerEntry
