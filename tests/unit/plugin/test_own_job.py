@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from sbtrain.slurm.fake_client import FakeSlurm
 
+from fake_slurm import FakeSlurm
 from plans import example_plan
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.slurm.client import Submission
