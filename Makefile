@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 5
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
+export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-debian13 soak lint types layers clean
