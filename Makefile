@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := perf,staging,mpich,tensorflow-cpu
+DEV_EXTRAS := $(EXTRAS),dev
+INSTALLED_BY := setup.py pyproject.toml .ci/prepare-system .ci/constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait: more workers than cores. One at a time from the list, files' groups whole.
 WORKERS ?= 5
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
+export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-debian13 soak lint types layers clean
@@ -48,19 +51,21 @@ clean:  ## Stop the private Slurm and remove what the commands above made
 	@if [ -x $(BIN)/sbtrainctl ]; then $(BIN)/sbtrainctl cluster down --folder .sbtrain/cluster; fi
 	rm -rf $(VENV) .sbtrain demo-run build
 
-$(VENV)/.runtime: setup.py pyproject.toml .ci/prepare-system .ci/constraints.txt
-	@PYTHON=$(PYTHON) .ci/prepare-system
+# $(call install,parts of prepare-system,extras)
+define install
+	@PYTHON=$(PYTHON) .ci/prepare-system $(1)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing sbtrain and what it needs into $(VENV) (about a minute) ..."
-	$(PIP) install -q -c .ci/constraints.txt -e '.[$(EXTRAS)]'
+	$(PIP) install -q -c .ci/constraints.txt -e '.[$(2)]'
 	@touch $@
+endef
 
-$(VENV)/.dev: $(VENV)/.runtime
-	@PYTHON=$(PYTHON) .ci/prepare-system tests
-	$(PIP) install -q -c .ci/constraints.txt -e '.[$(EXTRAS),dev]'
-	@touch $@
+$(VENV)/.runtime: $(INSTALLED_BY)
+	$(call install,,$(EXTRAS))
+
+$(VENV)/.dev: $(INSTALLED_BY)
+	$(call install,tests,$(DEV_EXTRAS))
+	@touch $(VENV)/.runtime
 
 $(VENV)/.long: $(VENV)/.dev
-	@PYTHON=$(PYTHON) .ci/prepare-system accounting
-	$(PIP) install -q -c .ci/constraints.txt -e '.[torch]'
-	@touch $@
+	$(call install,accounting,torch)

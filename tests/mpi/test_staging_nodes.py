@@ -125,7 +125,7 @@ def test_a_launcher_that_is_not_ours_is_noticed(nodes, tmp_path: Path, variable:
     result = run_command([*argv, *nodes.run_arguments(file)], timeout_s=60, check="keep")
     assert result.returncode == WorldError.exit_code
     assert f"{variable} says 4 ranks" in result.stderr
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
 
 
 def test_a_missing_mpi_library_is_one_line(nodes, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_fault_in_the_middle_ends_all(
     program = (sys.executable, "-c", _FAULTY, fault, *nodes.run_arguments(file))
     started = time.monotonic()
     result = nodes.try_stage(4, file, programs={rank: program})
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
     assert result.returncode == code, result.stderr
     assert words in result.stderr
     assert result.stderr.count("sbtrain-stage: error:") == 1

@@ -81,7 +81,7 @@ def test_waiting_for_staging_that_never_begins_ends(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(StagingError, match="did not begin"):
         open_staged(tmp_path, tmp_path / "x", timeout_s=0.2)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_waiting_ends_when_staging_died(

@@ -26,6 +26,9 @@ from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 
+_ARRIVES_WITHIN_S = 1.0  # a request that is on its way
+_OVER_WITHIN_S = 15.0  # a job that is cancelled
+
 
 def hand_over(
     client: SlurmClient, asked: Asked, plan: Plan, *, environ: Mapping[str, str]
@@ -158,12 +161,22 @@ def _may_be_queued(error: SbtrainError) -> bool:
 
 
 def _withdraw(client: SlurmClient, plan: Plan) -> None:
-    """End the job that an interrupted submission may have become."""
+    """End the job that an interrupted submission may have become. One that runs already goes
+    on writing into its folder until it is over."""
+    cancelled: set[str] = set()
+    began_s = time.monotonic()
     try:
-        for pause_s in (0.0, 1.0):  # a request on its way arrives within the second
-            time.sleep(pause_s)
-            for job in client.find_by_token(plan.run_id):
-                client.cancel(job.submission_id)
+        while True:
+            found = client.find_by_token(plan.run_id)
+            for job in found:
+                if job.submission_id not in cancelled:
+                    client.cancel(job.submission_id)
+                    cancelled.add(job.submission_id)
+            passed_s = time.monotonic() - began_s
+            over = all(job.over for job in found) or passed_s > _OVER_WITHIN_S
+            if over and passed_s > _ARRIVES_WITHIN_S:
+                return
+            time.sleep(0.25)
     except SbtrainError as error:
         raise KeyboardInterrupt(
             f"interrupted; {error.message}: whether there is a job, the comments tell that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import Decision, Row, plan_request
@@ -51,6 +52,11 @@ def decide(asked: Request, shape: ClusterShape, **waits: float) -> Decision:
     return plan_request(
         asked, shape, SHIPPED, run_id="run-1", run_dir="/runs/run-1", queue_waits=waits
     )
+
+
+def figures(words: str | None) -> list[float]:
+    """The numbers that a sentence holds: they are pinned, the words around them may change."""
+    return [float(found) for found in re.findall(r"\d+(?:\.\d+)?", words or "")]
 
 
 def chosen_row(decision: Decision) -> Row:

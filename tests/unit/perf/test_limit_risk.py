@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from decisions import chosen_row, cluster, decide, partition, request
+from decisions import chosen_row, cluster, decide, figures, partition, request
 
 from sbtrain_perf.decision import odds_in_words
 from sbtrain_perf.intervals import Deviations
@@ -58,7 +58,7 @@ def test_a_run_that_may_be_cut_says_so_and_goes_where_it_is_not() -> None:
     both = decide(request(**ONCE), cluster(tight, partition("long")))
     assert chosen_row(both).partition == "long"
     (cut,) = [r for r in both.rows if r.partition == "tight"]
-    assert "ends before its time limit with 5" in (cut.rejected or "")
+    assert 50.0 <= figures(cut.rejected)[0] < 60.0
     resumes = dict(ONCE, resumable=True)
     free = decide(request(**resumes), cluster(tight, partition("long")))
     assert not any("before the time limit" in r for r in free.risks)
@@ -70,7 +70,7 @@ def test_more_restarts_than_the_site_allows_are_refused() -> None:
     shape = cluster(spot)
     refused = decide(asked, shape)
     assert refused.chosen is None
-    assert "restarts are to be expected, the site allows 20" in refused.refusal
+    assert shape.max_requeues in figures(refused.refusal)
     patient = decide(asked, dataclasses.replace(shape, max_requeues=100_000))
     assert patient.chosen is not None
     firm = decide(asked, cluster(spot, partition("firm")))
@@ -96,7 +96,7 @@ def test_servers_cannot_move_more_than_their_links(gbit: float) -> None:
 def test_a_preempted_run_that_cannot_resume_is_said_to_be_lost() -> None:
     spot = partition("spot", preemptible=True, mean_time_to_preemption_s=1e6)
     (risk,) = decide(request(resumable=False), cluster(spot)).risks
-    assert "a preempted run ends there, it is not requeued" in risk
+    assert "not requeued" in risk
     assert decide(request(), cluster(partition())).risks == ()
 
 
@@ -105,13 +105,13 @@ def test_more_time_than_any_partition_gives_is_refused() -> None:
     asked = request(time_limit_s=30 * 86_400.0)
     refused = decide(asked, cluster(week))
     assert refused.chosen is None
-    assert "30 d were asked for, it ends jobs after 7 d" in refused.refusal
+    assert {30.0, 7.0} <= set(figures(refused.refusal))
     assert chosen_row(decide(asked, cluster(week, partition("long")))).partition == "long"
 
 
 def test_more_cpus_than_threads_is_refused() -> None:
     refused = decide(request(sbatch_options=("--cpus-per-task=999",)), cluster())
-    assert "999 CPUs a node were asked for, it has 16 cores" in refused.refusal
+    assert {999.0, 16.0} <= set(figures(refused.refusal))
     fits = request(sbatch_options=("--cpus-per-task=32",))
     assert decide(fits, cluster()).chosen is not None
 
