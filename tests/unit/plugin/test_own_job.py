@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fake_slurm import FakeSlurm
 from plans import example_plan
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.slurm.client import Submission
-from sbtrain.slurm.fake_client import FakeSlurm
 from sbtrain.slurm.own_job import OwnJobControl, own_job
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import Ledger, LedgerEntry
