@@ -2,9 +2,10 @@
 
 Clusters put a file `sbatch` that runs sbtrain first on PATH. Where it is sbtrain's own entry
 point, it is passed over. What another script runs cannot be seen from outside; so it is started
-with a note of the call in its environment, and a sbtrain that finds such a note does nothing of
-its own: it becomes the next file of that name (`pass_on`). So every call reaches Slurm once,
-however many files lead to sbtrain, and whatever they add to its words.
+with a note of the call in its environment. A sbtrain that finds the note becomes the next file
+of that name (`pass_on`), unless the script has it show something, as a plan: then it looks no
+further than the files that are left. So every call reaches Slurm once, by however many files,
+and whatever they add to its words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import NamedTuple, Never
 
 from sbtrain_jobs.errors import CommandMissingError
 
@@ -59,56 +60,76 @@ def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Progr
         CommandMissingError: there is no such command but sbtrain itself.
     """
     around = os.environ if environ is None else environ
-    if NOTE in around:  # of another call
+    left: dict[str, list[str]] = {}
+    if NOTE in around:
+        _, left = _read(around[NOTE])
         environ = around = {name: value for name, value in around.items() if name != NOTE}
-    if PurePath(argv[0]).name not in COMMANDS:
+    name = PurePath(argv[0]).name
+    if name not in COMMANDS:
         return Program(argv=tuple(argv), environ=environ)
-    files = _files(argv[0], around)
+    if name in left and not left[name]:
+        raise _only_ourselves(argv)
+    files = left.get(name) or _files(argv[0], around)
     if files:
-        return _started_with(tuple(argv), files, around)
+        left[name] = files[1:]
+        return _started_with(tuple(argv), files[0], around, left)
     folder = around.get(FOLDER)
-    file = f"{folder}/{PurePath(argv[0]).name}" if folder else None
-    return Program(argv=tuple(argv), file=file, environ=environ)
+    return Program(
+        argv=tuple(argv), file=f"{folder}/{name}" if folder else None, environ=environ
+    )
 
 
-def pass_on(environ: Mapping[str, str], *, named_by: int = 0) -> None:
-    """To be called first by a command of ours: returns unless sbtrain itself has, without
-    knowing, started it for a command of Slurm. Then this process becomes that command.
+def call_under_way(environ: Mapping[str, str], *, named_by: int = 0) -> tuple[str, ...]:
+    """The call of a Slurm command by which sbtrain, without knowing, has started this
+    process; empty where it has not.
 
     Args:
-        named_by: how many of the first arguments belong to the command's name.
+        named_by: how many of the first arguments belong to this command's name.
+
+    Raises:
+        CommandMissingError: it has, and the note of the call was lost on the way.
+    """
+    if NOTE in environ:
+        return _read(environ[NOTE])[0]
+    if _runs_above(named_by):
+        raise CommandMissingError(
+            "sbtrain has called itself: a command of Slurm that it started runs sbtrain",
+            argv=sys.argv,
+            hint=_HINT,
+        )
+    return ()
+
+
+def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
+    """Become the command that was called, by the next file of its name.
 
     Raises:
         CommandMissingError: no file is left that could be Slurm's.
     """
-    note = environ.get(NOTE)
-    if note is None:
-        if _runs_above(named_by):
-            raise CommandMissingError(
-                "sbtrain has called itself: a command of Slurm that it started runs sbtrain",
-                argv=sys.argv,
-                hint=_HINT,
-            )
-        return
-    import json
     import signal
 
-    call = json.loads(note)
-    argv, files = tuple(call["argv"]), call["left"]
-    if not files:
-        raise _only_ourselves(argv)
-    rest = {name: value for name, value in environ.items() if name != NOTE}
-    program = _started_with(argv, files, rest)
+    program = program_for(call, environ)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them
+    file = program.file or program.argv[0]
     try:
-        os.execve(  # noqa: S606
-            program.file or program.argv[0], program.argv, program.environ or rest
-        )
+        os.execve(file, program.argv, program.environ or environ)  # noqa: S606
     except OSError as error:
         raise CommandMissingError(
-            f"cannot run {files[0]}: {error.strerror}", argv=argv, hint=_HINT
+            f"cannot run {file}: {error.strerror}", argv=call, hint=_HINT
         ) from None
+
+
+def _read(note: str) -> tuple[tuple[str, ...], dict[str, list[str]]]:
+    """The call under way, and the files that are left for each command on the way to here;
+    nothing of what is no note of ours."""
+    import json
+
+    try:
+        said = json.loads(note)
+        return tuple(said["argv"]), dict(said["left"])
+    except (ValueError, KeyError, TypeError):
+        return (), {}
 
 
 def _only_ourselves(argv: Sequence[str]) -> CommandMissingError:
@@ -158,10 +179,12 @@ def _is_our_entry(file: str) -> bool:
 
 
 def _started_with(
-    argv: tuple[str, ...], files: Sequence[str], environ: Mapping[str, str]
+    argv: tuple[str, ...],
+    file: str,
+    environ: Mapping[str, str],
+    left: Mapping[str, Sequence[str]],
 ) -> Program:
-    """The call by the first of the files, with a note of the others for a script."""
-    file, *left = files
+    """The call by this file; where it is a script, with a note."""
     try:
         with open(file, "rb") as stream:  # noqa: PTH123
             head = stream.read(4)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from sbtrain.commands.arguments import Parser
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
-from sbtrain_jobs.slurm_calls import pass_on
+from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
 if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
@@ -48,7 +48,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    pass_on(environ, named_by=1)
+    call = call_under_way(environ, named_by=1)
+    if call and (argv[:1] == ["status"] or not {*argv[:1]} & COMMANDS.keys()):
+        pass_on(call, environ)  # a wrapper of squeue may be made of status
     name = argv[0] if argv and argv[0] in COMMANDS else None
     if name == "plan":
         # Its words are those of sbtrain, which argparse does not know.

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
-from sbtrain_jobs.slurm_calls import pass_on
+from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
+
+# With one of these a wrapper of sbatch has something shown, and does not submit by us.
+_SHOWS = {
+    *("-h", "--help", "--usage", "-V", "--version"),
+    *("--test-only", "--train-explain", "--train-dry-run"),
+}
 
 
 def main() -> int:
@@ -33,7 +39,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    pass_on(environ)
+    call = call_under_way(environ)
+    if call and not _SHOWS & set(argv) - set(call):
+        pass_on(call, environ)
     if argv and argv[0] in ("-h", "--help", "--usage"):
         return _help()
     from sbtrain.options.argv import given, split_command_line

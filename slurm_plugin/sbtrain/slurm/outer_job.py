@@ -8,11 +8,13 @@ from pathlib import PurePath
 
 from sbtrain_jobs.layouts.environment import TEMPORARY_PREFIX, TRAINER_VARIABLES
 
-# Slurm sets them in a job that asked for such, and srun takes them for its own options.
+# Slurm sets them in a job that asked for such, and srun takes them for its own options; the
+# last ones are what a launcher told an MPI program.
 _ASKED_FOR = (
     *("SLURM_CPUS_PER_", "SLURM_DIST", "SLURM_EXCLUSIVE", "SLURM_GPU", "SLURM_HET_"),
     *("SLURM_MEM_", "SLURM_NO_KILL", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_OVERCOMMIT"),
-    *("SLURM_STEP_", "SLURM_THREADS_PER_CORE", "SLURM_TRES_PER_", "SRUN_CPUS_PER_TASK"),
+    *("SLURM_STEP", "SLURM_THREADS_PER_CORE", "SLURM_TRES_PER_", "SRUN_CPUS_PER_TASK"),
+    *("PMI_", "PMIX_", "OMPI_COMM_WORLD_"),
 )
 
 

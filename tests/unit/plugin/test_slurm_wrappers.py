@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from commands import clean_environ
-from sbtrain_jobs.process import CommandResult, run_command
+from sbtrain_jobs.process import CommandResult, run_command, start_process
 from sbtrain_jobs.slurm_calls import FOLDER, NOTE
 
 SBTRAIN = Path(sys.executable).with_name("sbtrain")
@@ -191,6 +192,46 @@ def assert_one_job(site: Site, *words: str) -> None:
     assert len((site.folder / "home/runs.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize("shows", ["--train-explain", "--train-dry-run", "--test-only"])
+def test_a_wrapper_that_has_the_plan_shown_first_submits_once(site: Site, shows: str) -> None:
+    """What is shown is sbtrain's, but for the question to Slurm: that goes to the next file."""
+    site.wrap(f'#!/bin/sh\nCOUNT\nsbtrain {shows} "$@" >&2\nexec {site.slurm}/sbatch "$@"\n')
+    said = site.run("sbtrain", *CALL)
+    assert (said.returncode, said.stdout) == (0, "12\n")
+    assert len([call for call in site.called() if "--test-only" not in call]) == 1
+    assert site.starts == 1
+
+
+def test_wrappers_that_lead_to_each_other_end(site: Site) -> None:
+    part = "PartitionName=standard Default=YES MaxNodes=UNLIMITED Nodes=c[1-4] TotalNodes=4 "
+    part += "TotalCPUs=16 State=UP PriorityTier=1 PreemptMode=OFF GraceTime=0 "
+    part += "MaxTime=UNLIMITED DefaultTime=NONE"
+    for name, said in (("sbatch", "12"), ("scontrol", part)):
+        site.put(site.slurm / name, f"#!/bin/sh\necho '{said}'\n")
+        site.wrap(
+            "#!/bin/sh\nCOUNT\nsbtrain --train-explain -N1-2 -p standard job.sh >&2\n"
+            f'exec {site.slurm}/{name} "$@"\n',
+            name=name,
+        )
+    called = site.run("sbtrain", *CALL)
+    assert (called.returncode, called.stdout) == (0, "12\n")
+    assert 1 < site.starts < MOST_STARTS
+
+
+@pytest.mark.parametrize("program", ["sbtrain", "sbtrainctl"])
+def test_a_file_for_every_command_of_slurm(site: Site, program: str) -> None:
+    """All of them links to one wrapper: what they are asked reaches Slurm as it was said."""
+    wrapper = site.wrap(f'#!/bin/sh\nCOUNT\nexec {program} "$@"\n', name="all")
+    for name in ("sbatch", "squeue", "scontrol"):
+        (wrapper.parent / name).symlink_to(wrapper)
+    code = "from sbtrain_jobs.process import run_command\nimport sys\n"
+    code += "sys.stdout.write(run_command(sys.argv[1:], timeout_s=30).stdout)\n"
+    for call in (("scontrol", "--version"), ("squeue", "--me", "-h"), ("sbatch", "--help")):
+        assert site.run(sys.executable, "-c", code, *call).stdout == "12\n"
+        assert site.called(call[0]) == [" ".join(call[1:])]
+    assert site.starts == 3
+
+
 @pytest.mark.parametrize("name", ["squeue", "scontrol"])
 def test_a_question_to_slurm_is_asked_once(site: Site, name: str) -> None:
     """The wrapper's words are not Slurm's: those of the call are handed on."""
@@ -278,6 +319,20 @@ def test_a_job_script_of_sbtrains_own_is_not_planned_again(site: Site) -> None:
     assert len(site.called()) == 1
 
 
+def test_a_caller_that_is_killed_leaves_nothing_that_goes_on(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nsleep 1\nsbtrain "$@"\n')
+    environ = {**site.environ, "PATH": os.pathsep.join(site.path)}
+    caller = start_process([str(SBTRAIN), *CALL], cwd=site.folder, env=environ)
+    while not site.starts:
+        assert caller.poll() is None
+        time.sleep(0.05)
+    caller.kill()
+    caller.wait()
+    time.sleep(4)  # for a second level to start, and whatever it would
+    assert site.starts == 1
+    assert len(site.called()) <= 1
+
+
 def environment_of(site: Site, program: Path) -> Mapping[str, str]:
     """What a command of Slurm's finds in its environment when sbtrain starts it."""
     said = site.folder / "environ.json"
@@ -293,9 +348,8 @@ def environment_of(site: Site, program: Path) -> Mapping[str, str]:
 
 def test_the_note_goes_no_further_than_it_must(site: Site) -> None:
     shell(site)
-    assert json.loads(environment_of(site, site.slurm / "sbatch")[NOTE])["left"] == [
-        "/bin/sbatch"
-    ]
+    note = json.loads(environment_of(site, site.slurm / "sbatch")[NOTE])
+    assert note["left"] == {"sbatch": ["/bin/sbatch"]}  # it is a script here
     code = (
         "import os, sys; from sbtrain_jobs.process import run_command as r\n"
         f"os.environ[{NOTE!r}] = 'of an outer call'\n"
