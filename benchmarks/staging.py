@@ -52,6 +52,29 @@ def bench_reads(bench: Bench) -> None:
     bench.add("bytes read by a second attempt on the same nodes", "all", max(again), most=0)
 
 
+def bench_reuse(bench: Bench) -> None:
+    """What it costs to hash a copy that is there already, against fetching it."""
+    file = make_file(bench.work / "again.h5", bench.size(2048, 256) * MIB)
+    tree = make_tree(bench.work / "again", bench.size(20_000, 2_000), 100_000)
+    nothing = make_file(bench.work / "small.h5", 1000)
+    bench.stage(1, str(nothing))
+    fixed_s = min(bench.stage(1, str(nothing), keep=True).seconds for _ in range(5))
+    for source, shown in ((file, "one file"), (tree, "files of 100 KB")):
+        first_s = bench.stage(1, str(source)).seconds
+        reports = [bench.stage(1, str(source), keep=True) for _ in range(bench.size(5, 2))]
+        again_s = statistics.median(report.seconds for report in reports)
+        checked = reports[0].nodes[0].checked_bytes
+        bench.tell(
+            f"a copy that is there, hashed anew, {checked / 2**30:.2g} GiB in {shown}, GiB/s",
+            f"fetching it: {checked / 2**30 / first_s:.2f}",
+            checked / 2**30 / again_s,
+            note=f"{again_s:.2f} s, {fixed_s:.2f} s of it for any size",
+        )
+    bench.fresh()
+    file.unlink()
+    shutil.rmtree(tree)
+
+
 def bench_scaling(bench: Bench) -> None:
     """All nodes ready: 16 against 2 over limited links, and the naive copy."""
     what = "time to all nodes ready, 16 : 2 nodes, limited links"
@@ -322,6 +345,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         bench = Bench(work=Path(work), scratch=Path(scratch) / "nodes", quick=options.quick)
         parts: dict[str, Callable[[], None]] = {
             "reads": lambda: bench_reads(bench),
+            "reuse": lambda: bench_reuse(bench),
             "link": lambda: bench_link(bench),
             "scaling": lambda: bench_scaling(bench),
             "file": lambda: bench_file(bench),

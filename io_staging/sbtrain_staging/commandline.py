@@ -261,11 +261,19 @@ def _print(options: argparse.Namespace, values: Sequence[DataclassInstance], tex
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from sbtrain_staging.engine.settings import DEFAULT_HOLD_S, Settings
     from sbtrain_staging.engine.stage import Stager
+    from sbtrain_staging.ranks import meeting
     from sbtrain_staging.ranks.joining import join_world, launched_rank
+    from sbtrain_staging.ranks.world import node_name
 
     try:
         share = options.share or share_of(environ)
-        world = join_world(environ)
+        if options.report is not None:
+            meeting.come(options.report, node_name(environ))
+        try:
+            world = join_world(environ)
+        finally:
+            if options.report is not None:
+                meeting.met(options.report, node_name(environ))
     except StagingError as error:
         _keep_exit_code(error)
         if launched_rank(environ) == 0:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from sbtrain_jobs.process import CommandResult, run_command
+from sbtrain_jobs.run_folder import AttemptFolder
+from sbtrain_jobs.supervisor.staging_step import may_succeed_again, why_failed
 from sbtrain_staging.errors import WorldError
 from sbtrain_staging.reports.run_report import read_failed_code, read_report
 
@@ -40,28 +42,52 @@ def test_srun_starts_one_rank_a_node(slurm_environment: dict[str, str], tmp_path
     assert report.source_bytes_read == 5_000_000
     assert [node.node for node in report.nodes] == ["c1", "c2", "c3", "c4"]
     assert all(Path(n.paths[0]).read_bytes() == source.read_bytes() for n in report.nodes)
+    assert not (tmp_path / "stage-meeting").exists()
 
 
-def test_ranks_that_never_meet_are_ended_by_the_kernel(
-    slurm_environment: dict[str, str], tmp_path: Path
+# Staging with one rank that goes astray: argv[1] says where, argv[2] is the rank.
+ASTRAY = """
+import os, signal, sys, time
+from sbtrain_staging.ranks import meeting
+where, rank = sys.argv[1:3]
+meeting.MEETING_LIMIT_S = 12
+usual = meeting.come
+def come(report, node):
+    if os.environ["SLURM_PROCID"] == rank and where == "before":
+        time.sleep(300)
+    usual(report, node)
+    if os.environ["SLURM_PROCID"] == rank and where == "after":
+        os.kill(os.getpid(), signal.SIGSTOP)
+meeting.come = come
+from sbtrain_staging.commandline import main
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_rank_that_never_meets_the_others_is_named(
+    slurm_environment: dict[str, str], tmp_path: Path, where: str
 ) -> None:
-    """One rank stays away from MPI's start; the other must not wait for it for ever."""
+    """It stays away, or stands still, stopped; the others must not wait for ever."""
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    late = tmp_path / "late.py"
-    late.write_text(
-        "import os, time\n"
-        "import sbtrain_staging.ranks.world as world\n"
-        "world.MEETING_LIMIT_S = 2\n"
-        "if os.environ['SLURM_PROCID'] == '1':\n"
-        "    time.sleep(300)\n"
-        "import sbtrain_staging.ranks.mpi\n"
-    )
-    argv = ["srun", "--partition=standard", "--mpi=pmi2", "--nodes=2", "--ntasks-per-node=1"]
-    argv += ["--kill-on-bad-exit=1", sys.executable, str(late)]
+    program = tmp_path / "astray.py"
+    program.write_text(ASTRAY)
+    (tmp_path / "scratch").mkdir()
+    argv = ["srun", "--partition=standard", "--mpi=pmi2", "--nodes=3", "--ntasks-per-node=1"]
+    argv += ["--kill-on-bad-exit=1", sys.executable, str(program), where, "1", "run"]
+    argv += ["--key", "k", "--to", f"{tmp_path}/scratch/%n"]
+    argv += ["--report", f"{tmp_path}/stage.json", str(program)]
     result = run_command(
         argv, timeout_s=120, env={**os.environ, **slurm_environment}, check="keep"
     )
-    assert "task 0: Alarm clock" in result.stderr
+    assert "Alarm clock" in result.stderr
+    nodes = ("c1", "c2", "c3")
+    attempt = AttemptFolder(path=tmp_path)
+    code, said = why_failed(attempt, returncode=result.returncode, nodes=nodes)
+    assert code == WorldError.exit_code
+    assert "did not meet within" in said
+    assert ": c2 did not come" in said
+    assert not may_succeed_again(attempt, returncode=result.returncode)
 
 
 def test_srun_without_mpi_is_refused(slurm_environment: dict[str, str], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import mpi4py
 
-from sbtrain_staging.ranks.world import MEETING_LIMIT_S
+from sbtrain_staging.ranks.meeting import end_if_alone
 
 mpi4py.rc.thread_level = "serialized"
 mpi4py.rc.finalize = False
@@ -42,16 +42,9 @@ def _address_within_pmi_line() -> None:
         os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
 
 
-def _end_if_alone() -> None:
-    """Have the kernel end this rank where the others do not come: MPI's start cannot be
-    interrupted from Python."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(MEETING_LIMIT_S)
-
-
 _die_with_launcher()
 _address_within_pmi_line()
-_end_if_alone()
+end_if_alone()
 
 from mpi4py import MPI  # noqa: E402
 

@@ -19,7 +19,6 @@ from sbtrain_staging.errors import StagingError, WorldError
 
 NODE_VARIABLES = ("SBTRAIN_NODE_NAME", "SLURMD_NODENAME")
 LAUNCH_HINT = "start one rank a node: srun --mpi=pmi2 --ntasks-per-node=1 (Open MPI: pmix)"
-MEETING_LIMIT_S = 300  # of MPI's start, the slowest node's Python included
 _SHORTEST_NAP_S = 2e-5
 _LONGEST_NAP_S = 2e-3
 

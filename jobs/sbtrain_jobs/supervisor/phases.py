@@ -257,7 +257,8 @@ class AttemptPhases:
             if event.returncode != 0 and self._stages_again(event.returncode):
                 return
             if event.returncode != 0:
-                self._fail(*why_failed(self._folder, returncode=event.returncode))
+                nodes, code = self._job.nodes, event.returncode
+                self._fail(*why_failed(self._folder, returncode=code, nodes=nodes))
                 return
             self._record.staged()
             self._begin_agents()
