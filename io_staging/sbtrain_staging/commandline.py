@@ -211,6 +211,9 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         commands[options.command](options, environ)
     except StagingError as error:
         return _complain(error, environ)
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return _complain(ScratchError(f"{where}{error.strerror or error}"), environ)
     return 0
 
 

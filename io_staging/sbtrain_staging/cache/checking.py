@@ -70,6 +70,9 @@ def is_shaped(folder: Path, manifest: Manifest) -> bool:
     """The same without the content: from metadata alone."""
     base = os.fsencode(folder)
     try:
+        own = folder.lstat()
+        if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
+            return False
         if any(odd_names(base, manifest, None)):
             return False
         return all(_is_as_said(base, manifest, index) for index in range(len(manifest)))

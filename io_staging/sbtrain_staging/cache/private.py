@@ -87,6 +87,12 @@ def make_own(path: Path, say: Callable[[str], None]) -> Path:
         say(f"{path} belongs to another user; {found} is used")
     try:
         found.mkdir(mode=0o700)
+        if owner_of(found) != Owner.US:
+            found.rmdir()
+            raise ScratchError(
+                f"a folder that is made as {found} belongs to another user at once",
+                hint="root has no rights there: give --to another folder, or stage as a user",
+            )
     except FileExistsError as error:
         if owner_of(found) != Owner.US:
             return make_own(path, say)  # somebody was faster

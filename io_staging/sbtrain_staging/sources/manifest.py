@@ -21,6 +21,7 @@ from sbtrain_staging.errors import StagingError
 from sbtrain_staging.sources.hashing import digest
 
 _FORMAT = 1
+_ODD = (AttributeError, ArithmeticError, RecursionError)  # what only damage brings about
 KEY_LETTERS = 17  # of source_key
 
 
@@ -268,7 +269,7 @@ class Manifest:
             manifest.followed = set(head.get("followed", ()))
             origins = head.get("origins", {}).items()
             manifest.origins = {int(i): tuple(starts) for i, starts in origins}
-        except (zlib.error, ValueError, KeyError, TypeError) as error:
+        except (zlib.error, LookupError, ValueError, TypeError, *_ODD) as error:
             raise StagingError(f"a manifest cannot be read: {error}") from None
         return manifest
 

@@ -75,6 +75,15 @@ def test_plan_says_what_would_move(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["plan", "--nodes", "4", absent], ENVIRON) == SourceError.exit_code
 
 
+def test_a_scratch_that_cannot_be_looked_at_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for command in ("status", "clean"):
+        assert main([command, "--to", f"{tmp_path}/file/%n"], ENVIRON) == 32
+        assert "Not a directory" in capsys.readouterr().err
+
+
 def test_wrong_usage_ends_with_two(capsys: pytest.CaptureFixture[str]) -> None:
     run = ["run", "--to", "/s", "--key", "k", "x"]
     wrong = (

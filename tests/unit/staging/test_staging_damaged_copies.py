@@ -130,6 +130,10 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "link in place of a file": replace_by_link,
     "folder in place of a file": replace_by_folder,
     "link to another file": turn_link,
+    "link in place of the copy": lambda path: (
+        path.parent.rename(path.parents[3] / "moved"),
+        path.parent.symlink_to(path.parents[3] / "moved"),
+    ),
     "file in place of the copy": lambda path: (
         shutil.rmtree(path.parent),
         path.parent.write_text("x"),
@@ -144,6 +148,8 @@ def test_a_harmed_copy_is_mended(kept: Node, harm: str) -> None:
     HARMS[harm](kept.copy())
     copy = kept.copy()
     assert snapshot(copy) == before
+    assert not copy.parent.is_symlink()
+    shutil.rmtree(kept.scratch / "moved", ignore_errors=True)
     HARMS[harm](copy)
     for path in (kept.source, *kept.source.rglob("*")):
         if not path.is_symlink():
