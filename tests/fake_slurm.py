@@ -213,6 +213,15 @@ class FakeSlurm:
         self._fault("way_back")
         return way_back_of(self.version())
 
+    def forbid_requeue(self, job_id: str) -> None:
+        self._fault("forbid_requeue")
+        for record in self._named(job_id):
+            record.info = replace(record.info, requeue=False)
+
+    def awaited(self, job_id: str) -> bool:
+        self._fault("awaited")
+        return False  # nothing waits for another job here
+
     def _send(self, submission: Submission) -> Submitted:
         self._fault("submit")
         number = self._cluster.accept(submission, at_s=self._now())

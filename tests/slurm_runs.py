@@ -16,7 +16,7 @@ from sbtrain.options.argv import split_command_line
 from sbtrain.options.directives import read_directives
 from sbtrain.options.flags import FLAGS, read_flags
 from sbtrain.options.script import Script
-from sbtrain.slurm.client import Submission
+from sbtrain.slurm.client import SlurmVersion, Submission
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.submission.asked import additions, ask, with_options
 from sbtrain.submission.job_script import JobScript, job_script
@@ -98,6 +98,10 @@ class SlurmRun:
         )
 
     @property
+    def version(self) -> SlurmVersion:
+        return CommandsClient(environ={**os.environ, **self.environment}).version()
+
+    @property
     def state(self) -> str:
         return self.shown("JobState")
 
@@ -135,7 +139,9 @@ class SlurmRun:
     def cancel(self) -> None:
         if self.job_id:
             self.slurm(["scancel", self.job_id])
-            self.wait_for_state("CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", within_s=40)
+            self.wait_for_state(
+                "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", within_s=40
+            )
 
     @property
     def saved_steps(self) -> list[int]:

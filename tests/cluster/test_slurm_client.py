@@ -285,6 +285,17 @@ class TestContract:
         with pytest.raises(SlurmRejectedError, match="disabled"):
             client.requeue(job_id)
 
+    def test_a_requeue_can_be_forbidden_while_the_job_runs(self, client: SlurmClient) -> None:
+        job_id = client.submit(job("sleep 30", options=("-p", "spot"))).job_id
+        reaches(client, job_id, JobState.RUNNING)
+        assert only(client, job_id).requeue
+        client.forbid_requeue(job_id)
+        assert not only(client, job_id).requeue
+        with pytest.raises(SlurmRejectedError, match="disabled"):
+            client.requeue(job_id)
+        with pytest.raises(SlurmRejectedError, match="Invalid job id"):
+            client.forbid_requeue("999999")
+
     def test_signals_go_to_running_jobs_alone(self, client: SlurmClient) -> None:
         job_id = client.submit(job("trap '' USR1", "sleep 30")).job_id
         reaches(client, job_id, JobState.RUNNING)
@@ -414,6 +425,15 @@ class TestRealSlurm:
         assert len(spoilt.nodes()) == 8
         spoilt.cancel(job_id)
         reaches(spoilt, job_id, JobState.CANCELLED)
+
+    @pytest.mark.parametrize("kind", ["afterok", "afterany"])
+    def test_who_waits_for_a_jobs_success_is_told(self, bodies: Bodies, kind: str) -> None:
+        client = bodies.commands()
+        job_id = client.submit(job("sleep 30")).job_id
+        reaches(client, job_id, JobState.RUNNING)
+        assert not client.awaited(job_id)
+        client.submit(job("true", options=(f"--dependency={kind}:{job_id}",)))
+        assert client.awaited(job_id) is (kind == "afterok")
 
     def test_a_signal_reaches_whom_it_is_for(self, bodies: Bodies, tmp_path: Path) -> None:
         client = bodies.commands()

@@ -3,7 +3,8 @@
     python supervised.py PLAN_JSON FOLDER
 
 FOLDER/cause holds what Slurm says ("hang" and "error" stand for a slurmctld that is away);
-every requeue adds a line to FOLDER/requeues, and is refused while FOLDER/refuse exists.
+every requeue adds a line to FOLDER/requeues, forbidding one adds one to FOLDER/forbidden;
+both are refused while FOLDER/refuse exists. FOLDER/awaited: another job waits for this one.
 FAKE_MEET_WITHIN_S shortens the wait for agents, FAKE_BEGIN_WITHIN_S that for first steps.
 """
 
@@ -46,6 +47,15 @@ class FileControl:
         way = path.read_text().strip() if path.exists() else "requeue"
         assert way in get_args(WayBack)
         return cast("WayBack", way)
+
+    def forbid_requeue(self, job_id: str) -> None:
+        if (self._folder / "refuse").exists():
+            raise SbtrainError("Access/permission denied")
+        with (self._folder / "forbidden").open("a") as stream:
+            stream.write(f"{job_id}\n")
+
+    def awaited(self, job_id: str) -> bool:
+        return (self._folder / "awaited").exists()
 
     def requeue(self, job_id: str) -> None:
         if (self._folder / "refuse").exists():

@@ -109,6 +109,35 @@ def way_back(control: JobControl, *, within_s: float = ANSWER_WITHIN_S) -> WayBa
     return answer if answer in ("requeue", "exit") else "wait"
 
 
+def leave_ended(control: JobControl, job_id: str, *, for_others: bool) -> LeftEnded:
+    """Keep Slurm from starting a job once more that ends for good while it is preempted.
+
+    Args:
+        for_others: jobs that wait for this one to complete matter. They do not count an end
+            within a preemption, so then it is left to Slurm, which starts the job again.
+    """
+
+    def ask() -> LeftEnded:
+        if for_others and control.awaited(job_id):
+            return LeftEnded(comes_back=True, why="another job waits for this one to complete")
+        control.forbid_requeue(job_id)
+        return LeftEnded(comes_back=False)
+
+    answer = _bounded(ask, ANSWER_WITHIN_S)
+    if isinstance(answer, LeftEnded):
+        return answer
+    why = answer.message if isinstance(answer, SbtrainError) else str(answer)
+    return LeftEnded(comes_back=True, why=why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftEnded:
+    """comes_back: Slurm may start the job once more; why says what keeps us from that."""
+
+    comes_back: bool
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeueResult:
     done: bool

@@ -41,3 +41,13 @@ class JobControl(Protocol):
         """How a job that is being preempted comes back into the queue before its grace time
         ends. Raises SbtrainError when Slurm does not answer."""
         ...
+
+    def forbid_requeue(self, job_id: str) -> None:
+        """Have Slurm leave the job alone once it ends: it requeues jobs that end while they
+        are being preempted. Raises SbtrainError: Slurm refused or did not answer."""
+        ...
+
+    def awaited(self, job_id: str) -> bool:
+        """Whether another job of the user's waits for this one to complete, and would never
+        start if that did not come. Raises SbtrainError when Slurm does not answer."""
+        ...

@@ -13,6 +13,7 @@ from sbtrain_jobs.ending.cause import (
     CauseFound,
     CauseInquiry,
     end_cause_within,
+    leave_ended,
     requeue,
     way_back,
 )
@@ -25,6 +26,7 @@ from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.srun_commands import probe_command
 from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
+from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.request import Plan
 
 NODE_FAIL_WITHIN_S = 600.0  # SlurmdTimeout is 300 s unless a site says otherwise
@@ -35,7 +37,10 @@ KILL_WITHIN_S = 120.0  # past the grace time: the scheduler's tick, and KillWait
 
 
 class Aftermath:
-    """Turns an Outcome into the job's exit code, with what that takes."""
+    """Turns an Outcome into the job's exit code, with what that takes.
+
+    preempted_before: an earlier attempt of this job was, and did not end within the grace.
+    """
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class Aftermath:
         control: JobControl,
         environ: Mapping[str, str],
         requeues_left: int,
+        preempted_before: bool,
     ) -> None:
         self._plan = plan
         self._job = job
@@ -57,6 +63,7 @@ class Aftermath:
         self._control = control
         self._environ = environ
         self._requeues_left = requeues_left
+        self._preempted_before = preempted_before
         self._say = record.progress.say
 
     def conclude(self, outcome: Outcome) -> int:
@@ -111,7 +118,29 @@ class Aftermath:
             exit_code=verdict.exit_code,
             detail=verdict.words or (outcome.shortfall if outcome.finished else ""),
         )
+        if verdict.cause != "cancelled" and verdict.exit_code != EXIT_STOPPED:
+            self._leave_ended(verdict, outcome)
         return verdict.exit_code
+
+    def _leave_ended(self, verdict: Verdict, outcome: Outcome) -> None:
+        """From 24.11 on Slurm requeues what ends while it is being preempted, and what ends
+        well after a preemption that outlasted its grace."""
+        if way_back(self._control) == "requeue":
+            return
+        known = self._preempted_before or "preempted" in (outcome.cause, outcome.first_cause)
+        if not known and not self._preempted_now():
+            return
+        completed = verdict.cause == "completed"
+        left = leave_ended(self._control, self._job.job_id, for_others=completed)
+        if not left.comes_back:
+            return
+        self._say(f"Slurm may start job {self._job.job_id} once more ({left.why})")
+        if completed:  # then the next attempt has nothing to do, and says so
+            self._record.write("requeued", cause=verdict.cause)
+
+    def _preempted_now(self) -> bool:
+        """Nobody may have heard of it, so close to the end."""
+        return end_cause_within(self._control, self._job.job_id).cause == "preempted"
 
     def _requeue(self, verdict: Verdict, outcome: Outcome) -> int:
         # Slurm kills the batch script as soon as it has requeued the job: all is written

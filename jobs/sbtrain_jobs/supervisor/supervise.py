@@ -73,10 +73,11 @@ def supervise(
         lead_rank=chief_rank(plan),
     )
     record.start()
-    requeued = max(job.restart_count, sum(r.job_id == job.job_id for r in earlier))
+    own = [one for one in earlier if one.job_id == job.job_id]
+    requeued = max(job.restart_count, len(own))
     try:
-        if completed_when_told_to_stop(earlier, job.job_id):
-            record.progress.say("all steps were done and saved before: nothing is left to do")
+        if completed_before(own):
+            record.progress.say("the run had completed before: nothing is left to do")
             record.write("ended", cause="completed", exit_code=0, detail="nothing was left")
             return 0
         if requeued > plan.max_requeues:
@@ -108,6 +109,7 @@ def supervise(
             control=control,
             environ=environ,
             requeues_left=plan.max_requeues - requeued,
+            preempted_before=any(ended_by_slurm(one) for one in own),
         ).conclude(outcome)
     except SbtrainError as error:
         record.write(
@@ -121,14 +123,21 @@ def supervise(
         record.close()
 
 
-def completed_when_told_to_stop(earlier: Sequence[AttemptRecord], job_id: str) -> bool:
-    """Slurm puts a preempted job back into the queue even where it has ended well."""
-    last = earlier[-1] if earlier else None
+def ended_by_slurm(one: AttemptRecord) -> bool:
+    """A preemption that outlasted its grace: Slurm itself requeued the job."""
+    taken = "preempted" in one.notices or one.cause in ("preempted", "requeued")
+    return taken and not one.requeued
+
+
+def completed_before(own: Sequence[AttemptRecord]) -> bool:
+    """Slurm puts a preempted job back into the queue even where it has ended well.
+
+    own: earlier attempts of this very job. One that Slurm restarts for no such reason was
+    requeued by hand, to run again.
+    """
+    last = own[-1] if own else None
     return (
-        last is not None
-        and last.job_id == job_id
-        and last.cause == "completed"
-        and bool(last.notices)
+        last is not None and last.cause == "completed" and bool(last.notices or last.requeued)
     )
 
 

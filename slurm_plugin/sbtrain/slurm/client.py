@@ -320,6 +320,14 @@ class SlurmClient(Protocol):
         Slurm makes of a requeue and of an exit then differs by version."""
         ...
 
+    def forbid_requeue(self, job_id: str) -> None:
+        """Have Slurm leave the job alone once it ends, also when it is being preempted."""
+        ...
+
+    def awaited(self, job_id: str) -> bool:
+        """Whether another own job waits for this one to end well (afterok, aftercorr)."""
+        ...
+
 
 def task_numbers(tasks: str) -> set[int]:
     """Numbers in Slurm's form of array tasks: 0-9, 1,3,7-9, 0-8:2, any with %limit."""

@@ -40,7 +40,7 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
-from sbtrain.slurm.ending import end_cause_of, way_back_of
+from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
@@ -218,6 +218,13 @@ class CommandsClient:
 
     def way_back(self) -> WayBack:
         return way_back_of(self.version())
+
+    def forbid_requeue(self, job_id: str) -> None:
+        self._query(["scontrol", "update", f"JobId={_checked(job_id)}", "Requeue=0"])
+
+    def awaited(self, job_id: str) -> bool:
+        waits = self._ask(["squeue", "--me", "--noheader", "--states=PENDING", "--format=%E"])
+        return awaits_success_of(_base(job_id), waits.stdout)
 
     def _any_lost(self, names: tuple[str, ...]) -> bool:
         argv = ["scontrol", "--all", "show", "nodes", compress(names)]

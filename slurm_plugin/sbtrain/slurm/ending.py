@@ -17,6 +17,7 @@ tells nothing: it must be down too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sbtrain.slurm.client import JobInfo, JobStart, SlurmVersion
@@ -33,13 +34,23 @@ def way_back_of(version: SlurmVersion) -> WayBack:
     """How a job comes back that ends within the grace of its preemption.
 
     Seen on 22.05: an exit ends it for good, and it must be requeued. Seen on 24.11: Slurm
-    requeues it upon any exit; requeued by hand besides, it runs again, and once more after
-    it has completed. Between the two nothing was tried: stay until Slurm ends the job.
+    requeues it upon any exit, unless the job says Requeue=0; requeued by hand besides, or by
+    Slurm at the end of the grace, it runs again, and once more after it has completed.
+    Between the two nothing was tried: stay until Slurm ends the job.
     """
     release = (version.year, version.month)
     if release <= _EXIT_ENDS_THE_JOB:
         return "requeue"
     return "exit" if release >= _EXIT_REQUEUES else "wait"
+
+
+def awaits_success_of(number: str, dependencies: str) -> bool:
+    """Whether a job stands in squeue's column of dependencies as one that must end well.
+
+    Only COMPLETED counts for Slurm. What ends within the grace of its preemption is called
+    PREEMPTED from 24.11 on, with whatever exit status.
+    """
+    return re.search(rf"\bafter(?:ok|corr):{number}(?!\d)", dependencies) is not None
 
 
 def end_cause_of(

@@ -169,6 +169,12 @@ class Answers:
     def way_back(self) -> WayBack:
         return "requeue"
 
+    def forbid_requeue(self, job_id: str) -> None:
+        raise AssertionError("not asked for")
+
+    def awaited(self, job_id: str) -> bool:
+        raise AssertionError("not asked for")
+
     def requeue(self, job_id: str) -> None:
         if self.refusals:
             self.refusals -= 1
