@@ -44,6 +44,12 @@ class OwnJobControl:
     def way_back(self) -> WayBack:
         return self.client.way_back()
 
+    def forbid_requeue(self, job_id: str) -> None:
+        self.client.forbid_requeue(self._own(job_id))
+
+    def awaited(self, job_id: str) -> bool:
+        return self.client.awaited(self._own(job_id))
+
     def _own(self, job_id: str) -> str:
         if job_id != self.job.job_id:
             raise ValueError(f"job {job_id} is not this run's, which is job {self.job.job_id}")
