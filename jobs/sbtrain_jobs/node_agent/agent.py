@@ -135,7 +135,8 @@ class Agent:
                     if finishing and not self._running():
                         return 0
                     sys.stderr.write(
-                        f"sbtrain: {self._name}: the supervisor is gone; ending trainers\n"
+                        f"sbtrain: {self._name}: no connection to the supervisor any more; "
+                        "ending trainers\n"
                     )
                     self._end_all(grace_s=ORPHAN_GRACE_S)
                     return LaunchError.exit_code

@@ -189,14 +189,18 @@ class AttemptPhases:
                 self._noticed(f"{event.name} in the batch script")
 
     def _joined(self, peer: Peer) -> None:
+        rank = peer.hello.rank
+        there = self._roster.trainer(rank)
         if not self._roster.joined(peer):
             return
-        rank = peer.hello.rank
         if peer.hello.who == "agent" and self._phase == "ending":
             self._listener.send(peer, Finish(grace_s=0.0))
         elif peer.hello.who == "trainer" and rank in self._counting:
             self._any_spoke = True
             self._tally.joined(rank)
+            second = there is not None and there.hello.pid != peer.hello.pid
+            if second and (words := self._tally.joined_twice(rank)):
+                self._say(f"warning: {words}")
             self._advance(stop.Joined(rank=rank))
 
     def _heard(self, peer: Peer, message: Message) -> None:
@@ -322,7 +326,8 @@ class AttemptPhases:
         agreed_step = self._stop.agreed_step
         self._stop, actions = stop.advance(self._stop, event)
         if self._stop.agreed_step != agreed_step:
-            self._say(f"all stop after step {self._stop.agreed_step}")
+            who = "the others" if self._stop.ended & self._counting else "all"
+            self._say(f"{who} stop after step {self._stop.agreed_step}")
         for action in actions:
             match action:
                 case stop.SendHold(rank=rank, reason=reason):

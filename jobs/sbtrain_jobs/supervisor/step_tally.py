@@ -10,6 +10,7 @@ from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.layouts.ranks import chief_rank, counting_ranks
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.wire.messages import (
+    Apart,
     Held,
     Message,
     PhaseDone,
@@ -53,6 +54,13 @@ class StepTally:
             self._gone.pop(rank, None)
             self._deserted.discard(rank)
 
+    def joined_twice(self, rank: int) -> str:
+        """A second process joined as this rank while the first was there: what to say."""
+        words = f"more than one process joined as {self._names([rank])}"
+        new = rank not in self._apart
+        self._apart[rank] = words
+        return words if new else ""
+
     def ended_well(self, rank: int) -> None:
         if rank in self._counting and rank not in self._step:
             self._gone.setdefault(rank, self._clock())
@@ -60,12 +68,12 @@ class StepTally:
     def heard(self, message: Message) -> None:
         """Note what a trainer says of its steps and saves; the rest is none of ours."""
         match message:
-            case StepsBegun(rank=rank, start=start, saves=saves, apart=apart):
+            case StepsBegun(rank=rank, start=start, saves=saves):
                 self._reached(rank, start)
                 self._saves = self._saves or (saves and rank == self._chief)
-                if apart:
-                    self._apart.setdefault(rank, apart)
                 self._begins(rank, runs=start < self._plan.steps)
+            case Apart(rank=rank, words=words):
+                self._apart.setdefault(rank, words)
             case StepsDone(rank=rank, first=first, seconds=seconds):
                 self._begins(rank, runs=True)
                 self._reached(rank, first + len(seconds) - 1)

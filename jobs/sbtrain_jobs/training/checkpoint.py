@@ -40,6 +40,7 @@ _log = logging.getLogger("sbtrain.checkpoint")
 LEFTOVER_AFTER_S = 3600.0  # unfinished work that nobody touched for so long is given up
 MOST_SET_ASIDE = 4  # damaged ones that stay for somebody to look at; older ones go
 _PREFIX = "step-"
+_STEP = re.compile(r"step-(0|[1-9]\d{0,17})", re.ASCII)
 _SET_ASIDE = re.compile(r"damaged-step-(\d+)(\.\d+)?", re.ASCII)
 _TRIAL_BYTES = 1 << 16  # enough that a full disk shows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -82,8 +83,8 @@ class CheckpointStore:
 
     def steps(self) -> tuple[int, ...]:
         """Steps that have a published checkpoint, oldest first; none of them verified."""
-        numbers = (n.removeprefix(_PREFIX) for n in self._names() if n.startswith(_PREFIX))
-        return tuple(sorted(int(n) for n in numbers if n.isascii() and n.isdigit()))
+        found = (_STEP.fullmatch(name) for name in self._names())
+        return tuple(sorted(int(name[1]) for name in found if name))
 
     def newest_valid(self, *, set_aside: bool = False) -> Checkpoint | None:
         """The newest checkpoint whose every file has the size and hash of its manifest.

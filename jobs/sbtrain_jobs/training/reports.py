@@ -12,6 +12,7 @@ from sbtrain_jobs.training.context import TrainerContext
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.trainer_link import TrainerLink
 from sbtrain_jobs.wire.messages import (
+    Apart,
     Hello,
     PhaseDone,
     Saved,
@@ -62,9 +63,13 @@ class Reports:
         self._parameters = parameters
         self._tensors = tensors
 
-    def steps_begun(self, start: int, *, saves: bool, apart: str) -> None:
+    def steps_begun(self, start: int, *, saves: bool) -> None:
         if self._link is not None:
-            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves, apart=apart))
+            self._link.send(StepsBegun(rank=self._rank, start=start, saves=saves))
+
+    def apart(self, words: str) -> None:
+        if self._link is not None:
+            self._link.send(Apart(rank=self._rank, words=words))
 
     def steps_over(self, step: int, *, kept: bool) -> None:
         if self._link is not None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from sbtrain_jobs.errors import CheckpointError
+from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.signals import signal_named
 from sbtrain_jobs.training.checkpoint import CheckpointStore, Save
 from sbtrain_jobs.training.context import Defaults, TrainerContext, trainer_context
@@ -36,7 +36,7 @@ from sbtrain_jobs.training.saves import Saves
 from sbtrain_jobs.training.step_clock import StepClock
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.stop_signals import StopSignals
-from sbtrain_jobs.training.world import world_apart
+from sbtrain_jobs.training.world import HINT, world_apart
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Layout, RoleName
@@ -136,6 +136,7 @@ class Run:
         self.peers: Peers | None = None
         self.exit_code: int | None = None  # once the with block has ended
         self._started = False
+        self._apart = False  # said that the framework's world is not the plan's
         self._over_told = False  # that all steps were run
         self._restore_s = 0.0
         self._loop_ended_at: float | None = None
@@ -254,6 +255,7 @@ class Run:
         if save is not None and self.is_chief:
             self._saves.last_of(gate.step, save)
         self._loop_ended_at = time.perf_counter()
+        self._look_at_world(refuse=False)  # the script may have loaded it on the way
         if gate.step >= self.steps_total:
             self._over_told = True
             self._reports.steps_over(gate.step, kept=save is not None and self.is_chief)
@@ -311,16 +313,24 @@ class Run:
 
     def _begin(self, start: int, save: Save | None) -> None:
         self._gate.resume_from(start)
-        apart = world_apart(self.world_size) if self.layout == "allreduce" else ""
-        if apart:
-            _log.warning("sbtrain: %s: they do not train together", apart)
-        self._reports.steps_begun(start, saves=save is not None, apart=apart)
+        self._look_at_world(refuse=start < self.steps_total)
+        self._reports.steps_begun(start, saves=save is not None)
         self._saves.begin(start, save)
         if not self._started:
             self._started = True
             self._reports.phase(
                 "start", max(0.0, _process_age_s() - self._restore_s), step=start
             )
+
+    def _look_at_world(self, *, refuse: bool) -> None:
+        found = world_apart(self.world_size) if self.layout == "allreduce" else None
+        if found is None or self._apart:
+            return
+        self._apart = True
+        if refuse and found.alone:
+            raise LaunchError(f"{found.words}: they would not train together", hint=HINT)
+        _log.warning("sbtrain: %s: they do not train together", found.words)
+        self._reports.apart(found.words)
 
     def _last_step(self) -> int:
         saved = self._saves.last

@@ -7,37 +7,44 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-from sbtrain_jobs.errors import LaunchError
-
-_HINT = (
+HINT = (
     "sbtrain starts its trainers without an MPI launcher: start the framework from the "
     "variables that it sets (MASTER_ADDR, RANK, WORLD_SIZE), or ask for one node with -N 1"
 )
 
 
-def world_apart(workers: int) -> str:
-    """What is wrong with the world that the script's framework sees; or nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldApart:
+    """What is wrong. alone: the script started the framework, and finds itself alone in it."""
 
-    mpi4py counts only where nothing else is loaded that could connect the ranks: other
-    packages bring it along.
+    words: str
+    alone: bool = False
 
-    Raises:
-        LaunchError: the script has started Horovod or torch.distributed, and is alone in it.
+
+def world_apart(workers: int) -> WorldApart | None:
+    """Whether the script's framework sees another world than the plan's workers; None where
+    it does not, or nothing is known.
+
+    mpi4py counts where the script itself imports it, or nothing else is loaded that could
+    connect the ranks: other packages bring it along.
     """
     if workers < 2:
-        return ""
+        return None
     for name, size in _started():
         if size == workers:
-            return ""
-        words = f"{name} sees a world of {size}, the plan has {workers} workers"
-        if size == 1:
-            raise LaunchError(f"{words}: they would not train together", hint=_HINT)
-        return words
+            return None
+        return WorldApart(words=_words(name, size, workers), alone=size == 1)
     seen = _mpi_size()
-    if seen is None or seen == workers or _may_be_connected_otherwise():
-        return ""
-    return f"mpi4py sees a world of {seen}, the plan has {workers} workers"
+    if seen is None or seen == workers or (_others_loaded() and not _script_imports_mpi4py()):
+        return None
+    return WorldApart(words=_words("mpi4py", seen, workers))
+
+
+def _words(name: str, size: int, workers: int) -> str:
+    return f"{name} sees a world of {size}, the plan has {workers} workers"
 
 
 def _started() -> Iterator[tuple[str, int]]:
@@ -68,5 +75,15 @@ def _mpi_size() -> int | None:
     return None
 
 
-def _may_be_connected_otherwise() -> bool:
+def _others_loaded() -> bool:
     return any(name in sys.modules for name in ("torch", "tensorflow", "jax", "horovod"))
+
+
+def _script_imports_mpi4py() -> bool:
+    from sbtrain_jobs.script_imports import imported_names
+
+    try:
+        source = Path(sys.modules["__main__"].__file__ or "").read_text(errors="replace")
+    except (OSError, AttributeError):
+        return False
+    return any(name.partition(".")[0] == "mpi4py" for name in imported_names(source))

@@ -3,7 +3,8 @@
 The supervisor (batch side) listens; node agents and trainers connect and say Hello first.
 
     agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
-    trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved
+    trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
+                            Apart
     supervisor -> agent     Start (addresses of all roles), Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -76,13 +77,19 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun:
-    """The loop of steps begins after step `start`. saves: it has a function that saves.
-    apart: what is wrong with the world of ranks that the script's framework sees."""
+    """The loop of steps begins after step `start`. saves: it has a function that saves."""
 
     rank: int
     start: int
     saves: bool
-    apart: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """The world of ranks that the script's framework sees is not the plan's, in words."""
+
+    rank: int
+    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +157,7 @@ Message = (
     | Notice
     | Finish
     | StepsBegun
+    | Apart
     | StepsDone
     | StepsOver
     | PhaseDone
@@ -169,6 +177,7 @@ _KINDS: dict[str, type[Message]] = {
         Notice,
         Finish,
         StepsBegun,
+        Apart,
         StepsDone,
         StepsOver,
         PhaseDone,

@@ -253,12 +253,48 @@ def test_worlds_of_one_by_mpi4py_are_not_complete(make_run: MakeRun) -> None:
     assert COMPLETE not in run.output
 
 
-def test_mpi4py_beside_a_framework_that_may_connect_the_ranks_tells_nothing(
+def test_mpi4py_that_is_loaded_in_the_last_step_counts_too(make_run: MakeRun) -> None:
+    pytest.importorskip("mpi4py.MPI")
+    script = TRAIN.replace("weight += 1", "weight += 1\n        from mpi4py import MPI")
+    run = make_run(script, steps=3)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "training is not complete: mpi4py sees a world of 1" in run.output
+
+
+def test_mpi4py_that_the_script_imports_itself_counts_beside_other_frameworks(
     make_run: MakeRun,
 ) -> None:
     pytest.importorskip("mpi4py.MPI")
     run = make_run("import jax\nfrom mpi4py import MPI\n" + TRAIN, steps=3)
     (run.folder / "jax.py").touch()
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "training is not complete: mpi4py sees a world of 1" in run.output
+
+
+def test_two_processes_of_one_rank_are_said(make_run: MakeRun) -> None:
+    """As where the script starts several processes a node, and each joins."""
+    twice = (
+        "import os, subprocess, sys\n"
+        "if os.environ['SBTRAIN_RANK'] == '1' and len(sys.argv) == 1:\n"
+        "    both = [subprocess.Popen([sys.executable, __file__, 'child']) for _ in range(2)]\n"
+        "    sys.exit(max(one.wait() for one in both))\n"
+    )
+    run = make_run(twice + TRAIN, steps=40)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "warning: more than one process joined as worker 1" in run.output
+    assert COMPLETE not in run.output
+    assert "complete: more than one process joined as worker 1" in run.output
+
+
+def test_mpi4py_beside_a_framework_that_may_connect_the_ranks_tells_nothing(
+    make_run: MakeRun,
+) -> None:
+    pytest.importorskip("mpi4py.MPI")
+    run = make_run("import jax\n" + TRAIN, steps=3)
+    (run.folder / "jax.py").write_text("from mpi4py import MPI\n")
     run.start()
     assert run.wait() == 0, run.output
     assert COMPLETE in run.output

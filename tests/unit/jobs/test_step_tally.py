@@ -8,7 +8,7 @@ import pytest
 
 from plans import example_plan
 from sbtrain_jobs.supervisor.step_tally import BEGIN_WITHIN_S, SETTLE_S, StepTally
-from sbtrain_jobs.wire.messages import PhaseDone, StepsBegun, StepsDone, StepsOver
+from sbtrain_jobs.wire.messages import Apart, PhaseDone, StepsBegun, StepsDone, StepsOver
 from sbtrain_perf.request import Role
 
 
@@ -29,10 +29,10 @@ class Told:
         for rank in ranks:
             self.tally.joined(rank)
 
-    def begins(self, *ranks: int, start: int = 0, saves: bool = True, apart: str = "") -> None:
+    def begins(self, *ranks: int, start: int = 0, saves: bool = True) -> None:
         self.joins(*ranks)
         for rank in ranks:
-            self.tally.heard(StepsBegun(rank=rank, start=start, saves=saves, apart=apart))
+            self.tally.heard(StepsBegun(rank=rank, start=start, saves=saves))
 
     def ran_to(self, rank: int, step: int) -> None:
         self.tally.heard(StepsDone(rank=rank, first=1, seconds=(0.1,) * step))
@@ -106,13 +106,25 @@ def test_a_last_state_that_was_not_saved_is_not_complete(told: Told) -> None:
 
 
 def test_worlds_apart_are_not_complete(told: Told) -> None:
-    told.begins(0, 1, apart="mpi4py sees a world of 1, the plan has 2 workers")
+    told.begins(0, 1)
+    for rank in (0, 1):
+        told.tally.heard(Apart(rank=rank, words="mpi4py sees a world of 1, the plan has 2"))
     told.over(0)
     told.over(1)
     assert not told.tally.complete
     assert told.tally.last_word() == (
-        "warning: training is not complete: mpi4py sees a world of 1, the plan has 2 workers"
+        "warning: training is not complete: mpi4py sees a world of 1, the plan has 2"
     )
+
+
+def test_two_processes_of_one_rank_are_not_one_world(told: Told) -> None:
+    told.begins(0, 1)
+    words = "more than one process joined as worker 1"
+    assert [told.tally.joined_twice(1), told.tally.joined_twice(1)] == [words, ""]
+    told.over(0)
+    told.over(1)
+    assert not told.tally.complete
+    assert told.tally.last_word() == f"warning: training is not complete: {words}"
 
 
 def test_of_scripts_that_do_not_join_only_their_end_is_known(tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def test_a_run_touches_its_own_job_alone(slurm: Slurm) -> None:
         client=slurm.client, job=slurm.own(own, SLURM_JOB_NODELIST="c[1-2]")
     )
     assert control.end_cause(own) == "none"
-    for call in (control.requeue, control.end_cause):
+    calls = (control.requeue, control.end_cause, control.forbid_requeue, control.awaited)
+    for call in calls:
         with pytest.raises(ValueError, match=f"job {other} is not this run's"):
             call(other)
     control.requeue(own)
