@@ -197,4 +197,4 @@ def test_a_run_that_does_not_resume_is_kept_off_nodes_that_are_taken_away() -> N
     alone = decide(once, small)
     for found in (named, cheapest, alone):
         assert chosen_row(found).partition == "spot"
-        assert any("a preempted run is lost" in risk for risk in found.risks)
+        assert any("a preempted run ends there" in risk for risk in found.risks)
