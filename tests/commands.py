@@ -25,13 +25,13 @@ def sbtrain(
     cwd: Path,
     environ: Mapping[str, str],
     stdin: str | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float = 300.0,
 ) -> CommandResult:
     return _command("submit", words, cwd=cwd, environ=environ, stdin=stdin, timeout_s=timeout_s)
 
 
 def sbtrainctl(
-    *words: str, cwd: Path, environ: Mapping[str, str], timeout_s: float = 120.0
+    *words: str, cwd: Path, environ: Mapping[str, str], timeout_s: float = 300.0
 ) -> CommandResult:
     return _command("ctl", words, cwd=cwd, environ=environ, stdin=None, timeout_s=timeout_s)
 
