@@ -21,22 +21,10 @@ from sbtrain_jobs.errors import CommandMissingError
 
 NOTE = "SBTRAIN_SLURM_CALL"  # the call, and the files that are left for it
 FOLDER = "SBTRAIN_SLURM_BIN"  # the user's word for where Slurm's commands are
-COMMANDS = frozenset(
-    (
-        *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol"),
-        *(
-            "sdiag",
-            "sinfo",
-            "sprio",
-            "squeue",
-            "sreport",
-            "srun",
-            "sshare",
-            "sstat",
-            "strigger",
-        ),
-    )
-)
+COMMANDS = {
+    *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol"),
+    *("sdiag", "sinfo", "sprio", "squeue", "sreport", "srun", "sshare", "sstat", "strigger"),
+}
 _MOST_NOTE_BYTES = 100_000  # the kernel takes 128 KiB for one variable
 _MOST_ENTRY_BYTES = 4096
 _HINT = f"put the folder of Slurm's own commands on PATH, or name it in {FOLDER}"
@@ -62,7 +50,7 @@ def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Progr
     around = os.environ if environ is None else environ
     left: dict[str, list[str]] = {}
     if NOTE in around:
-        _, left = _read(around[NOTE])
+        _, left = _read(around)
         environ = around = {name: value for name, value in around.items() if name != NOTE}
     name = PurePath(argv[0]).name
     if name not in COMMANDS:
@@ -90,7 +78,7 @@ def call_under_way(environ: Mapping[str, str], *, named_by: int = 0) -> tuple[st
         CommandMissingError: it has, and the note of the call was lost on the way.
     """
     if NOTE in environ:
-        return _read(environ[NOTE])[0]
+        return _read(environ)[0]
     if _runs_above(named_by):
         raise CommandMissingError(
             "sbtrain has called itself: a command of Slurm that it started runs sbtrain",
@@ -120,13 +108,15 @@ def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
         ) from None
 
 
-def _read(note: str) -> tuple[tuple[str, ...], dict[str, list[str]]]:
+def _read(environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
     """The call under way, and the files that are left for each command on the way to here;
-    nothing of what is no note of ours."""
+    nothing of what is no note of ours, or was carried into another job."""
     import json
 
     try:
-        said = json.loads(note)
+        said = json.loads(environ[NOTE])
+        if said["job"] != environ.get("SLURM_JOB_ID"):
+            return (), {}
         return tuple(said["argv"]), dict(said["left"])
     except (ValueError, KeyError, TypeError):
         return (), {}
@@ -194,7 +184,8 @@ def _started_with(
         return Program(argv=argv, file=file, environ=environ)
     import json
 
-    note = json.dumps({"argv": argv, "left": left})
+    job = environ.get("SLURM_JOB_ID")
+    note = json.dumps({"argv": argv, "left": left, "job": job})
     if len(note) <= _MOST_NOTE_BYTES:
         environ = {**environ, NOTE: note}
     if not head.startswith(b"#!"):  # a shell runs it all the same

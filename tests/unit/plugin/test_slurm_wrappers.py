@@ -15,7 +15,7 @@ import pytest
 
 from commands import clean_environ
 from sbtrain_jobs.process import CommandResult, run_command, start_process
-from sbtrain_jobs.slurm_calls import FOLDER, NOTE
+from sbtrain_jobs.slurm_calls import FOLDER, NOTE, call_under_way
 
 SBTRAIN = Path(sys.executable).with_name("sbtrain")
 CALL = ("--parsable", "-N1", "-p", "standard", "--train-steps=5", "job.sh")
@@ -359,3 +359,11 @@ def test_the_note_goes_no_further_than_it_must(site: Site) -> None:
     said = site.run(sys.executable, "-c", code)
     assert "PATH=" in said.stdout
     assert NOTE not in said.stdout
+
+
+def test_a_note_that_came_into_a_job_is_of_no_call_there(site: Site) -> None:
+    """A script of the site's that runs Slurm's sbatch hands its environment on to the job."""
+    shell(site)
+    note = environment_of(site, site.slurm / "sbatch")[NOTE]
+    assert call_under_way({NOTE: note})[0] == "sbatch"
+    assert call_under_way({NOTE: note, "SLURM_JOB_ID": "7"}) == ()
