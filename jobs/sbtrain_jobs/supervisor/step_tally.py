@@ -114,8 +114,8 @@ class StepTally:
         if not late:
             return ""
         return (
-            f"{self._names(late)} began no step within {BEGIN_WITHIN_S:g} s of the first of "
-            f"{self._names([self._first[0]])}{self._of_absent(late)}"
+            f"no step of {self._names(late)} was heard of within {BEGIN_WITHIN_S:g} s of the "
+            f"first of {self._names([self._first[0]])}{self._of_absent(late)}"
         )
 
     def left_behind(self, rank: int) -> str:
@@ -136,13 +136,13 @@ class StepTally:
             if self._short(rank) and self._step[rank] < self._step.get(self._chief, 0):
                 found.append(self._left(rank))
         if self._begun and (absent := self._counting - self._step.keys()):
-            found.append(f"{self._names(absent)} never joined the run")
+            found.append(f"nothing was heard of {self._names(absent)}")
         return "; ".join(found)
 
     def last_word(self) -> str:
         """What is known of a script whose trainers have all ended well."""
         if short := self.shortfall():
-            all_told = self._over >= self._step.keys()
+            all_told = self._over >= self._counting
             lead = "training is not" if all_told else "training is not known to be"
             return f"warning: {lead} complete: {short}"
         if self.complete:
@@ -225,7 +225,7 @@ class StepTally:
 
     def _of_absent(self, ranks: Iterable[int]) -> str:
         absent = [rank for rank in ranks if rank not in self._step]
-        return f"; not joined: {self._names(absent)}" if absent else ""
+        return f"; not joined, as far as is known: {self._names(absent)}" if absent else ""
 
     def _names(self, ranks: Iterable[int]) -> str:
         """worker 1, worker 2 and 5 others."""
