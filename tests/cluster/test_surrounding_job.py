@@ -143,10 +143,11 @@ def test_a_plan_that_is_run_by_hand_in_another_job_is_refused(around: Around) ->
     held = said.stdout.split()[-1]
     plan = around.run_folder().plan
     call = f"{sys.executable} -P -m sbtrain.commands.batch {plan}"
-    outer = around.sbatch("-p", "standard", "--wrap", f"{call}; echo status $?; sleep 300")
-    around.wait(lambda: "status" in around.output, "the plan is refused")
-    assert f"error: this is not the batch script of job {outer}" in around.output
-    assert "status 21" in around.output
+    calls = f"{call}; echo status $?; srun -n1 {call}; echo status $?; sleep 300"
+    outer = around.sbatch("-p", "standard", "--wrap", calls)
+    around.wait(lambda: around.output.count("status") == 2, "the plan is refused")
+    said = f"error: this is not the batch script of job {outer}"
+    assert (around.output.count(said), around.output.count("status 21")) == (2, 2)
     assert around.attempts() == ()
     jobs = {job.job_id: (job.state, job.restarts) for job in around.new()}
     assert jobs == {held: (JobState.PENDING, 0), outer: (JobState.RUNNING, 0)}

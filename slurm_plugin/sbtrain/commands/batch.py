@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(plan_path: str, events: Events) -> int:
     from sbtrain.slurm.command_client import CommandsClient
     from sbtrain.slurm.outer_job import without_outer_run
-    from sbtrain.slurm.own_job import OwnJobControl, own_job
+    from sbtrain.slurm.own_job import OwnJobControl, is_batch_script, own_job
     from sbtrain_jobs.ending.grace import warning_s
     from sbtrain_jobs.supervisor.supervise import supervise
     from sbtrain_perf.codec import read_plan
@@ -46,7 +46,14 @@ def _run(plan_path: str, events: Events) -> int:
     try:
         plan = read_plan(plan_path)
         client = CommandsClient(limit_warning_s=warning_s(plan.sbatch_options) + 60.0)
-        job = own_job(plan, client, os.environ, pid=os.getpid(), now_s=time.time(), warn=_warn)
+        job = own_job(
+            plan,
+            client,
+            os.environ,
+            batch_script=is_batch_script(os.environ),
+            now_s=time.time(),
+            warn=_warn,
+        )
         return supervise(
             plan,
             str(Path(plan_path).absolute()),

@@ -9,8 +9,11 @@ the id is theirs, and all else is what Slurm itself says of that id.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sbtrain.slurm.client import JobInfo, JobStart, SlurmClient
 from sbtrain.slurm.token import token_of
@@ -56,19 +59,34 @@ class OwnJobControl:
         return job_id
 
 
+def is_batch_script(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm started this very process, and not as a task of some step."""
+    if environ.get("SLURM_TASK_PID") != str(os.getpid()):
+        return False
+    try:
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    except OSError:
+        parent = b""
+    return re.match(rb"slurmstepd: \[\d+\.\d", parent) is None  # [7.0], and not [7.batch]
+
+
 def own_job(
     plan: Plan,
     client: SlurmClient,
     environ: Mapping[str, str],
     *,
-    pid: int,
+    batch_script: bool,
     now_s: float,
     warn: Callable[[str], None],
 ) -> SlurmJob:
-    """The job that process `pid`, with this environment, is the batch script of.
+    """The job that this process, with this environment, is the batch script of.
 
     Where Slurm does not answer, only what cannot be another job's is believed: an array
     where the plan asked for one, as many restarts as the run's ledger has attempts.
+
+    Args:
+        batch_script: whether Slurm started it as one; see is_batch_script. Where it did not,
+            as in a container, the job must have been submitted for the run.
 
     Raises:
         LaunchError: it is the batch script of no job, or of one with fewer nodes than the plan.
@@ -89,7 +107,7 @@ def own_job(
     except SbtrainError as error:
         silence = error.message
     ours = shown is not None and token_of(shown) == plan.run_id
-    if environ.get("SLURM_TASK_PID") != str(pid) and not ours:
+    if not batch_script and not ours:
         raise LaunchError(
             f"this is not the batch script of job {number}, and nothing says that the job was "
             f"submitted for the run {plan.run_id}",
