@@ -80,7 +80,8 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     second = next((r for r in others if (r.partition, r.layout) != pair), None)
     second = second or next(iter(others), None)
     if second is None or second.prediction is None:
-        return text if quicker is not None else f"{text}; nothing else will do"
+        unasked = " unasked" if _aside(weighing) else ""
+        return text if quicker is not None else f"{text}; nothing else will do{unasked}"
     least = measure(best.prediction, objective, priced=priced)
     more = measure(second.prediction, objective, priced=priced)
     other = in_words(second.prediction, objective, priced=priced, currency=currency)
