@@ -2,9 +2,11 @@
 
     python benchmarks/accuracy.py [--data ../shared/data] [--only cmdare] [--json FILE]
 
-Every check fits on a part of the data, through the scorers of `sbtrain_perf.score`, and is
-scored on the rest. Prints one table, writes it as JSON, and exits with 1 where a bar is
-missed. A module of accuracy_checks/ with `checks(data, scratch)` is found by itself.
+Every check fits on a part of the data and is scored on the rest, twice: through the scorers of
+`sbtrain_perf.score` and `sbtrain_perf.regret`, of which bars are asked, and through the
+planner's own functions (refit and plan), which plan runs. Prints one table, writes it as JSON,
+and exits with 1 where a bar is missed. A module of accuracy_checks/ with
+`checks(data, scratch)` is found by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import accuracy_checks
 from accuracy_checks.checking import Check
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_CHECKS = {"checking"}
+NOT_CHECKS = {"checking", "replay"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _rows(line: Check) -> list[dict[str, object]]:
     """One row for the error, and one for the coverage where the interval is held to it."""
     rows: list[dict[str, object]] = [
-        {"what": line.what, "value": line.value, "bar": line.bar, "met": line.met}
+        {
+            "what": line.what,
+            "value": line.value,
+            "bar": line.bar,
+            "met": line.met,
+            "planner": line.planner.value,
+            "planner_coverage90": line.planner.coverage90,
+            "planner_n": line.planner.n,
+            "planner_note": line.planner.note,
+        }
     ]
     if line.coverage90 is not None:
         bar = "0.85 to 0.95" if line.check_coverage else None
@@ -71,19 +82,25 @@ def _rows(line: Check) -> list[dict[str, object]]:
 
 def table(lines: Sequence[Check]) -> str:
     """GitHub-flavoured Markdown."""
-    rows = [("check", "n", "yardsticks", "value", "bar", "in 90 %", "met")]
+    head = ("check", "n", "yardsticks", "scorer", "bar", "in 90 %", "met")
+    rows = [(*head, "planner", "in 90 %", "of the planner")]
     for line in lines:
-        covered = "-" if line.coverage90 is None else f"{100 * line.coverage90:.0f}"
+        covered = _per_cent(line.coverage90)
+        own = line.planner
         sign = ">=" if line.at_least else "<="
+        some = f"{own.n} rows" if own.n not in (0, line.n) else ""
         rows.append(
             (
                 line.what,
                 str(line.n) if line.n else "-",
                 "; ".join(filter(None, (line.yardstick, line.note))) or "-",
-                f"{line.value:.1f}",
+                _one_digit(line.value),
                 "-" if line.bar is None else f"{sign} {line.bar:g}",
                 covered + ("" if line.covered else " (!)"),
                 "-" if line.bar is None else "yes" if line.met else "NO",
+                _one_digit(own.value),
+                _per_cent(own.coverage90),
+                "; ".join(filter(None, (some, own.note))) or "-",
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -93,6 +110,14 @@ def table(lines: Sequence[Check]) -> str:
     ]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(text)
+
+
+def _one_digit(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _per_cent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}"
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from accuracy_checks.checking import Check, Plot, pool, values, write_fold
+from accuracy_checks.checking import Check, Planner, Plot, pool, values, write_fold
+from accuracy_checks.replay import SHIPPED, Replay, Run, Setting, as_rates
 from sbtrain_perf.score import cmdare_checkpoint, cmdare_cluster, cmdare_speed
+from sbtrain_perf.score.cmdare import Cnn, read_cnns, read_worker_steps
 from sbtrain_perf.score.metrics import Point
 from sbtrain_perf.score.scoring import GroupScore
 
@@ -15,6 +17,7 @@ SPEED = "cmdare/speed_single_worker.csv"
 BASE = "cmdare/speed_base_k80_p100_v100.csv"
 SAVES = "cmdare/checkpoint_samples.csv"
 CLUSTER = "cmdare/speed_cluster.csv"
+NO_SESSIONS = Planner(note="as above: it knows no sessions")
 
 
 def checks(data: Path, scratch: Path) -> list[Check]:
@@ -82,6 +85,75 @@ def _larger_clusters(data: Path, scratch: Path, fitted: int) -> tuple[Path, Path
     return write_fold(data, folder, files, whole=[MODELS, SPEED, BASE])
 
 
+def setting(
+    cnns: Mapping[str, Cnn], model: str, gpu: str, *, workers: int, servers: int
+) -> Setting:
+    """One GPU a node, servers on nodes of their own."""
+    network = cnns[model].network
+    return Setting(
+        workload=model,
+        gpu=gpu,
+        nodes=workers + servers,
+        servers=servers,
+        parameters=round(network.parameters),
+        tensors=round(network.tensors),
+    )
+
+
+def _planned_speeds(data: Path, gpu: str) -> Planner:
+    """A network that never ran is planned from what is shipped, whatever other ones did."""
+    cnns = read_cnns(data, data)
+    rows = [
+        (setting(cnns, row.model, row.gpu, workers=1, servers=1), row.step_s)
+        for row in read_worker_steps(data)
+        if row.gpu == gpu
+    ]
+    note = "shipped, and fitted on these very rows: learns nothing across networks"
+    return Planner.of(Replay([(gpu, 1)]).steps(rows, SHIPPED), note=note)
+
+
+def _planned_saves(data: Path) -> Planner:
+    cnns = read_cnns(data, data)
+    replay = Replay([("K80", 1)])
+    runs = {
+        save.name: Run(
+            setting=setting(cnns, save.name, "K80", workers=1, servers=0),
+            saves=tuple(
+                (seconds, 1e6 * (save.files.data_mb + save.files.meta_mb))
+                for seconds in save.durations_s
+            ),
+        )
+        for save in cmdare_checkpoint.read_saves(data, cnns)
+    }
+    points = []
+    for name, run in runs.items():
+        learnt = replay.learnt([other for key, other in runs.items() if key != name])
+        predicted_s = replay.planned(run.setting, learnt).prediction.checkpoint_s
+        points += [Point(measured=took_s, predicted=predicted_s) for took_s, _ in run.saves]
+    return Planner.of(points, note="from the number of parameters: no size is known before")
+
+
+def _planned_clusters(data: Path, fitted: int) -> dict[str, Planner]:
+    cnns = read_cnns(data, data)
+    rows = cmdare_cluster.read_clusters(data)
+    replay = Replay([(row.gpu, 1) for row in rows])
+
+    def where(row: cmdare_cluster.ClusterRow) -> Setting:
+        return setting(cnns, row.model, row.gpu, workers=row.workers, servers=row.servers)
+
+    learnt = replay.learnt(
+        [Run(setting=where(r), step_s=1.0 / r.speed_1_s) for r in rows if r.workers <= fitted]
+    )
+    held = [row for row in rows if row.workers > fitted]
+    points = as_rates(replay.steps([(where(row), 1.0 / row.speed_1_s) for row in held], learnt))
+    groups = {row.group for row in held}
+    found = {
+        group: [p for row, p in zip(held, points, strict=True) if row.group == group]
+        for group in groups
+    }
+    return {name: Planner.of(kept) for name, kept in ({"all": points} | found).items()}
+
+
 def _speed(data: Path, scratch: Path) -> list[Check]:
     scores: list[GroupScore] = []
     for fold in _without_one_network(data, scratch, SPEED):
@@ -95,6 +167,7 @@ def _speed(data: Path, scratch: Path) -> list[Check]:
             Check(
                 what=f"one worker, unseen CNN, {gpu}",
                 value=ours.mape,
+                planner=_planned_speeds(data, gpu),
                 bar=bar,
                 n=ours.n,
                 coverage90=ours.coverage90,
@@ -104,6 +177,7 @@ def _speed(data: Path, scratch: Path) -> list[Check]:
             Check(
                 what=f"one worker, unseen CNN, {gpu}, sessions unknown",
                 value=plain.mape,
+                planner=NO_SESSIONS,
                 n=plain.n,
                 coverage90=plain.coverage90,
                 check_coverage=False,
@@ -125,6 +199,7 @@ def _checkpoint(data: Path, scratch: Path) -> list[Check]:
         Check(
             what="checkpoint time, unseen CNN",
             value=ours.mape,
+            planner=_planned_saves(data),
             bar=5.5,
             n=ours.n,
             coverage90=ours.coverage90,
@@ -133,6 +208,7 @@ def _checkpoint(data: Path, scratch: Path) -> list[Check]:
         Check(
             what="checkpoint time, unseen CNN, sessions unknown",
             value=plain.mape,
+            planner=NO_SESSIONS,
             n=plain.n,
             coverage90=plain.coverage90,
             check_coverage=False,
@@ -147,6 +223,7 @@ def _cluster(data: Path, scratch: Path) -> list[Check]:
     lines = []
     for fitted in _fitted_sizes(data):
         scores = cmdare_cluster.score(*_larger_clusters(data, scratch, fitted))
+        planned = _planned_clusters(data, fitted)
         for group, bar in (("all", 8.0), ("P100/1", 10.0)):
             ours = pool(scores, group=group)
             sums = pool(scores, group=group, model="sum-of-speeds")
@@ -155,6 +232,7 @@ def _cluster(data: Path, scratch: Path) -> list[Check]:
                 Check(
                     what=f"cluster, fit n <= {fitted}, score to {largest}, {group}",
                     value=ours.mape,
+                    planner=planned[group],
                     bar=bar if full else None,
                     n=ours.n,
                     coverage90=ours.coverage90,

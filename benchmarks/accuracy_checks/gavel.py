@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from accuracy_checks.checking import Cells, Check, Plot, pool, write_fold
+from accuracy_checks.checking import Cells, Check, Planner, Plot, pool, write_fold
+from accuracy_checks.replay import Replay, Run, Setting, as_rates
 from sbtrain_perf.score import gavel
 
 FIFTHS = 5
+UNSAID_BATCH = 128  # of networks of which the source gives none
 
 
 def _fifth(row: Cells) -> int:
@@ -50,6 +52,30 @@ def plots(data: Path, scratch: Path) -> list[Plot]:
     ]
 
 
+def _planned(folds: Sequence[tuple[Path, Path]]) -> Planner:
+    points = []
+    for fit, held in folds:
+        fitted = gavel.read_rates(fit)
+        scored = [rate for rate in gavel.read_rates(held) if rate.gpus > 1]
+        replay = Replay([(rate.what.gpu, _setting(rate).gpus) for rate in (*fitted, *scored)])
+        learnt = replay.learnt([Run(setting=_setting(r), step_s=r.step_s) for r in fitted])
+        points += as_rates(replay.steps([(_setting(r), r.step_s) for r in scored], learnt))
+    return Planner.of(points, note="takes GPUs of one node to cost no communication")
+
+
+def _setting(rate: gavel.Rate) -> Setting:
+    """Packed: all GPUs of one node; else one of each node."""
+    gpus = rate.gpus if rate.packed else 1
+    what = rate.what
+    return Setting(
+        workload=f"{what.source} {what.network}",
+        gpu=what.gpu,
+        nodes=1 if rate.packed else rate.gpus,
+        gpus=gpus,
+        batch=round((what.batch or UNSAID_BATCH) * gpus),
+    )
+
+
 def checks(data: Path, scratch: Path) -> list[Check]:
     lines = []
     for what, folds in _folds(data, scratch).items():
@@ -60,6 +86,7 @@ def checks(data: Path, scratch: Path) -> list[Check]:
             Check(
                 what=f"multi-GPU, {what}",
                 value=ours.mape,
+                planner=_planned(folds),
                 n=ours.n,
                 coverage90=ours.coverage90,
                 yardstick=f"linear scaling {linear.mape:.1f}",
