@@ -339,7 +339,10 @@ def _remove(folder: Path) -> None:
         folder.rename(aside)
     except OSError:
         return  # another writer removed it, or it may not be removed: it stays as it is
-    shutil.rmtree(aside, ignore_errors=True)
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)  # damaged beyond recognition
 
 
 def _last_touched(folder: Path) -> float:

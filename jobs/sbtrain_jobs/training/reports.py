@@ -25,33 +25,37 @@ Phase = Literal["start", "restore", "checkpoint", "evaluate"]
 
 
 class Reports:
-    """Opens the link to the supervisor that the context names.
+    """Goes nowhere before `open`, and where the context names no supervisor."""
 
-    Args:
-        gate: is held and released as the supervisor says.
-        on_stop: called in the link's thread once the last step is agreed.
-    """
-
-    def __init__(
-        self, context: TrainerContext, *, gate: StepGate, on_stop: Callable[[int], None]
-    ) -> None:
+    def __init__(self, context: TrainerContext) -> None:
+        self._context = context
         self._rank = context.rank
         self._samples_per_step = context.batch_per_worker
         self._parameters: int | None = None
         self._tensors: int | None = None
         self._link: TrainerLink | None = None
-        if context.control:
-            hello = Hello(
-                who="trainer",
-                token=context.token,
-                node=context.node,
-                node_name=context.node_name,
-                rank=context.rank,
-                pid=os.getpid(),
-            )
-            self._link = TrainerLink(
-                address=context.control, hello=hello, gate=gate, on_stop=on_stop
-            )
+
+    def open(self, *, gate: StepGate, on_stop: Callable[[int], None]) -> None:
+        """Say Hello to the supervisor that the context names.
+
+        Args:
+            gate: is held and released as the supervisor says, from now on.
+            on_stop: called in the link's thread once the last step is agreed.
+        """
+        context = self._context
+        if not context.control:
+            return
+        hello = Hello(
+            who="trainer",
+            token=context.token,
+            node=context.node,
+            node_name=context.node_name,
+            rank=context.rank,
+            pid=os.getpid(),
+        )
+        self._link = TrainerLink(
+            address=context.control, hello=hello, gate=gate, on_stop=on_stop
+        )
 
     @property
     def heard(self) -> bool:

@@ -141,14 +141,13 @@ class Run:
         self._restore_s = 0.0
         self._loop_ended_at: float | None = None
         self._gate = StepGate(on_overdue=self._hold_overdue)
-        self._reports = Reports(
-            context, gate=self._gate, on_stop=lambda _: self._saves.announce()
-        )
+        self._reports = Reports(context)
         self._saves = Saves(
             context, store=self.checkpoints, gate=self._gate, reports=self._reports
         )
         self._results = Results(context.run_folder, self._reports)
         self._clock = StepClock(self._reports.steps)
+        self._reports.open(gate=self._gate, on_stop=lambda _: self._saves.announce())
         self._signals = StopSignals(
             {signal.SIGTERM, signal_named(context.stop_signal)}, self._on_signal
         )

@@ -49,9 +49,9 @@ def _words(name: str, size: int, workers: int) -> str:
 
 def _started() -> Iterator[tuple[str, int]]:
     """The frameworks of ranks that the script has started, with the size of their world."""
-    for name in [name for name in sys.modules if name.startswith("horovod.")]:
-        module = sys.modules[name]
+    for name in [name for name in list(sys.modules) if name.startswith("horovod.")]:
         try:
+            module = sys.modules[name]
             if module.is_initialized():
                 yield "Horovod", int(module.size())
                 break

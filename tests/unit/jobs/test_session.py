@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -575,6 +576,31 @@ def test_the_supervisor_is_told_that_all_is_done_and_saved_before_the_script_end
             continue
     assert over == StepsOver(rank=0, step=12, kept=True)
     assert run.checkpoints.steps() == (12,)
+
+
+def test_a_stop_that_comes_while_it_joins_is_heard(
+    tmp_path: Path, supervisor: PlayedSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer that joins after the notice is told at once; it may still be in join()."""
+    at_once = session.Saves
+
+    def slowly(*args: object, **named: object) -> object:
+        time.sleep(0.5)
+        return at_once(*args, **named)  # type: ignore[arg-type]
+
+    def stop() -> None:
+        supervisor.accept()
+        supervisor.say(Hold(reason="preempted"))
+        supervisor.say(StopAfter(step=0))
+
+    monkeypatch.setattr(session, "Saves", slowly)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
+    with ends_with(EXIT_STOPPED), join(environ=environ) as run:
+        stopping.join()
+        assert list(run.steps(save=Counter().save)) == []
+    assert [m for m in hear_all(supervisor) if isinstance(m, Held)]
 
 
 def test_the_supervisor_is_told_where_a_loop_was_left(
