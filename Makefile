@@ -6,9 +6,9 @@ EXTRAS := perf,staging,mpich,tensorflow-cpu
 DEV_EXTRAS := $(EXTRAS),dev
 INSTALLED_BY := setup.py pyproject.toml .ci/prepare-system .ci/constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Most tests wait: more workers than cores. One at a time from the list, files' groups whole.
+# Most tests wait: more workers than cores.
 WORKERS ?= 5
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times
 

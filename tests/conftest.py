@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from skips import pytest_make_collect_report, pytest_runtest_makereport
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
@@ -14,6 +21,7 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 # Several workers take the tests one by one: the long ones first, or one would be left to wait.
+MADE_ONCE = ("with_tensorflow",)
 FIRST = ("slurm", "tensorflow", "mpi")
 
 
@@ -23,3 +31,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min(named, default=len(FIRST))
 
     items.sort(key=kind)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """One test at a time to each worker, in order; files of which all tests use a thing that
+    takes long to make go to one worker together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    @functools.cache
+    def shared(file: str) -> str:
+        text = (config.rootpath / file).read_text()
+        return next((name for name in MADE_ONCE if name in text), "")
+
+    class InOrder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return shared(nodeid.partition("::")[0]) or nodeid
+
+    return InOrder(config, log)

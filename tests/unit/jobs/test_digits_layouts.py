@@ -25,7 +25,7 @@ from tensorflow_once import TensorFlowParent
 EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"
 STEPS = 300
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 
 @pytest.mark.parametrize(

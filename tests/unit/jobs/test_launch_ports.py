@@ -89,7 +89,6 @@ os._exit(0)
 
 
 @pytest.mark.tensorflow
-@pytest.mark.xdist_group("tensorflow")
 def test_tensorflow_serves_on_a_held_port(
     tmp_path: Path, with_tensorflow: TensorFlowParent
 ) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TRAIN_LINE = Path(__file__).parents[2] / "fakes" / "train_line.py"
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture(scope="module")

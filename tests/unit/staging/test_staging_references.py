@@ -63,8 +63,13 @@ def write_raw(path: Path, name: str) -> Path:
     return path
 
 
+def of_test(source: Path) -> Path:
+    """The folder that the fixture below marked."""
+    return next(path for path in source.parents if (path / ".of-test").exists())
+
+
 def stage(source: Path, *extra: str) -> int:
-    folder = source.parents[len(source.parents) - 1 - 4]  # of the test
+    folder = of_test(source)
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
     report = folder / "report.json"
@@ -74,14 +79,14 @@ def stage(source: Path, *extra: str) -> int:
 
 def copy_of(source: Path) -> Path:
     assert stage(source) == 0
-    report = source.parents[len(source.parents) - 1 - 4] / "report.json"
+    report = of_test(source) / "report.json"
     return Path(read_report(report).nodes[0].paths[0])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where stage() puts its scratch and report."""
-    assert len(tmp_path.parents) == 4, tmp_path
+    (tmp_path / ".of-test").touch()
     return tmp_path
 
 
