@@ -20,6 +20,7 @@ from sbtrain_staging.sources.manifest import Kind, Manifest, shown_path
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Of a source with more files than this, those alone are looked at that have such a name.
 ALL_LOOKED_AT = 2000
+_HEAD_BYTES = (64 << 10) + len(HDF5_SIGNATURE)
 _NAMES = re.compile(
     rb"\.(h5|hdf5?|he5|h5ad|h5m|hf5|keras|nc4?|cdf|nxs|mat|jld2?|loom|cxi|cool|nwb|silo)$",
     re.IGNORECASE,
@@ -51,14 +52,7 @@ def hdf5_files(manifest: Manifest, *, turn: int = 0, turns: int = 1) -> list[int
     files = list(manifest.of_kind(Kind.FILE))
     if len(files) > ALL_LOOKED_AT:
         files = [index for index in files if _NAMES.search(manifest.paths[index])]
-    return [
-        index
-        for index in files[turn::turns]
-        if _is_hdf5(
-            manifest.source_path(index),
-            after_block=not index or bool(_NAMES.search(manifest.paths[index])),
-        )
-    ]
+    return [index for index in files[turn::turns] if _is_hdf5(manifest.source_path(index))]
 
 
 def check_references(manifest: Manifest, indexes: Collection[int], *, parted: bool) -> None:
@@ -76,23 +70,20 @@ def check_references(manifest: Manifest, indexes: Collection[int], *, parted: bo
             _check(manifest, index, found, parted=parted)
 
 
-def _is_hdf5(path: bytes, *, after_block: bool) -> bool:
-    """Whether a file is HDF5.
-
-    Args:
-        after_block: it may have a block of the user's before it.
-    """
+def _is_hdf5(path: bytes) -> bool:
+    """Whether a file is HDF5, also after a block of the user's: of 512 bytes, or twice that,
+    and so on; where the name does not tell, of no more than one read shows."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        size_bytes, at = os.fstat(descriptor).st_size, 0
-        while at < size_bytes:
-            if os.pread(descriptor, len(HDF5_SIGNATURE), at) == HDF5_SIGNATURE:
+        head, size_bytes = os.pread(descriptor, _HEAD_BYTES, 0), os.fstat(descriptor).st_size
+        at = 0
+        while at < (size_bytes if _NAMES.search(path) else len(head)):
+            here = head[at:] or os.pread(descriptor, len(HDF5_SIGNATURE), at)
+            if here.startswith(HDF5_SIGNATURE):
                 return True
-            if not after_block:
-                return False
             at = 2 * at or 512
     except OSError:
         return False
@@ -160,8 +151,9 @@ def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) ->
             f"{shown} keeps its data set {found.where} in another file, {named}", hint=_ONE_FILE
         )
     does = "is put together from" if found.what == "virtual" else "links to"
-    folders = (os.path.dirname(seen) for seen in (path, os.path.realpath(path)))  # noqa: PTH120
-    others = next(filter(None, (_meant(folder, found.name) for folder in folders)), [])
+    beside = _meant(os.path.dirname(path), found.name)  # noqa: PTH120
+    # HDF5 looks also where the file itself lies that a link leads to; of a copy that is gone.
+    others = beside or _meant(os.path.dirname(os.path.realpath(path)), found.name)  # noqa: PTH120
     relative = os.path.dirname(manifest.paths[index]) + b"/" + found.name  # noqa: PTH120
     leaves = os.path.normpath(relative.lstrip(b"/")).split(b"/")[0] == b".."
     if not others:
@@ -173,7 +165,7 @@ def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) ->
             hint=f"bring {named} to its place, or {_ONE_FILE}",
         )
     for other in others:
-        inside = not leaves and _is_inside(manifest, other)
+        inside = bool(beside) and not leaves and _is_inside(manifest, other)
         if inside and parted:
             raise SourceError(
                 f"{shown} {does} {shown_path(other)} ({found.where}), which may come to "
@@ -182,8 +174,8 @@ def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) ->
             )
         if not inside:
             raise SourceError(
-                f"{shown} {does} {shown_path(other)} ({found.where}), which is not staged with "
-                "it",
+                f"{shown} {does} {shown_path(other)} ({found.where}), which a copy on a node "
+                "would not find",
                 hint=f"{_together(manifest, other)}{_ONE_FILE}",
             )
         if found.name.startswith(b"/"):
@@ -216,7 +208,8 @@ def _is_inside(manifest: Manifest, path: bytes) -> bool:
     """Whether a copy has this file of the source, under the same name."""
     root = os.fsencode(manifest.root)
     if path == root:
-        return manifest.kinds[0] == Kind.FILE
+        same = os.path.basename(path) == os.fsencode(manifest.name)  # noqa: PTH119
+        return same and manifest.kinds[0] == Kind.FILE
     for seen in (path, os.path.realpath(path)):
         if seen.startswith(root + b"/"):
             index = manifest.find(seen[len(root) + 1 :])

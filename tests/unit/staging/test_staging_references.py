@@ -94,6 +94,8 @@ Make = Callable[[Path], Path]
 REFUSED: dict[str, tuple[Make, str]] = {
     "beside": (lambda f: write_virtual(f / "v.h5", "a.h5"), "a.h5"),
     "in a block": (lambda f: write_virtual(f / "v.h5", "a.h5", block=1024), "a.h5"),
+    "in a block, another name": (lambda f: write_virtual(f / "v", "a.h5", block=8192), "a.h5"),
+    "in a large block": (lambda f: write_virtual(f / "v.h5", "a.h5", block=1 << 20), "a.h5"),
     "another name": (lambda f: write_virtual(f / "rows.dat", "a.h5"), "a.h5"),
     "below": (lambda f: write_virtual(f / "v.h5", "sub/b.h5"), "sub/b.h5"),
     "above": (lambda f: write_virtual(f / "tree" / "v.h5", "../a.h5").parent, "a.h5"),
@@ -187,6 +189,22 @@ def test_a_file_refers_to_itself(folder: Path) -> None:
         assert list(file["v"]) == list(range(1, 11))
 
 
+def test_a_file_that_is_staged_under_another_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And refers to itself by its own."""
+    with h5py.File(write_rows(folder / "v.h5"), "r+") as file:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        space = h5py.h5s.create_simple((10,))
+        made.set_virtual(space, b"v.h5", b"x", space)
+        h5py.h5d.create(file.id, b"v", h5py.h5t.NATIVE_INT64, space, made)
+    (folder / "alias.h5").symlink_to("v.h5")
+    assert stage(folder / "alias.h5") == SourceError.exit_code
+    assert "v.h5" in capsys.readouterr().err
+    with h5py.File(copy_of(folder / "v.h5")) as file:
+        assert list(file["v"]) == list(range(1, 11))
+
+
 def test_a_link_of_the_file_system_hides_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +216,12 @@ def test_a_link_of_the_file_system_hides_nothing(
     assert f"{folder}/other/a.h5" in capsys.readouterr().err
     (folder / "alias.h5").symlink_to("other/v.h5")
     assert stage(folder / "alias.h5") == SourceError.exit_code
+    # Into the tree, but from where the file lies: a copy has it elsewhere.
+    write_rows(folder / "tree" / "b.h5")
+    (folder / "tree" / "v.h5").unlink()
+    (folder / "tree" / "w.h5").symlink_to("../other/w.h5")
+    write_virtual(folder / "other" / "w.h5", "../tree/b.h5")
+    assert stage(folder / "tree") == SourceError.exit_code
 
 
 def test_parts_of_a_tree_may_not_refer_to_each_other(
