@@ -198,9 +198,8 @@ class AttemptPhases:
         elif peer.hello.who == "trainer" and rank in self._counting:
             self._any_spoke = True
             self._tally.joined(rank)
-            second = there is not None and there.hello.pid != peer.hello.pid
-            if second and (words := self._tally.joined_twice(rank)):
-                self._say(f"warning: {words}")
+            if there is not None and there.hello.pid != peer.hello.pid:
+                self._tally.joined_twice(rank)
             self._advance(stop.Joined(rank=rank))
 
     def _heard(self, peer: Peer, message: Message) -> None:
@@ -392,8 +391,8 @@ class AttemptPhases:
             self._begin_ending(grace_s=0.0)
 
     def _look_for_absent(self) -> None:
-        if late := self._tally.late():
-            self._say(f"warning: {late}")
+        for words in self._tally.warnings():
+            self._say(f"warning: {words}")
         if deserted := self._tally.deserted:
             self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
 

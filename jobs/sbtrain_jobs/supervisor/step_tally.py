@@ -41,7 +41,9 @@ class StepTally:
         self._step: dict[int, int] = {}  # the last one begun, of each rank that joined
         self._begun: set[int] = set()
         self._over: set[int] = set()
-        self._apart: dict[int, str] = {}  # what is wrong with the world that a rank sees
+        self._start: dict[int, int] = {}  # the step after which each rank began
+        self._apart: list[str] = []  # why the ranks do not train together
+        self._unsaid: list[str] = []
         self._kept = False
         self._first: tuple[int, float] | None = None  # rank that ran steps first, and when
         self._gone: dict[int, float] = {}  # ended well without joining, and when
@@ -54,12 +56,9 @@ class StepTally:
             self._gone.pop(rank, None)
             self._deserted.discard(rank)
 
-    def joined_twice(self, rank: int) -> str:
-        """A second process joined as this rank while the first was there: what to say."""
-        words = f"more than one process joined as {self._names([rank])}"
-        new = rank not in self._apart
-        self._apart[rank] = words
-        return words if new else ""
+    def joined_twice(self, rank: int) -> None:
+        """A second process joined as this rank while the first was there."""
+        self._part(f"more than one process joined as {self._names([rank])}")
 
     def ended_well(self, rank: int) -> None:
         if rank in self._counting and rank not in self._step:
@@ -70,10 +69,11 @@ class StepTally:
         match message:
             case StepsBegun(rank=rank, start=start, saves=saves):
                 self._reached(rank, start)
+                self._started(rank, start)
                 self._saves = self._saves or (saves and rank == self._chief)
                 self._begins(rank, runs=start < self._plan.steps)
             case Apart(rank=rank, words=words):
-                self._apart.setdefault(rank, words)
+                self._part(words)
             case StepsDone(rank=rank, first=first, seconds=seconds):
                 self._begins(rank, runs=True)
                 self._reached(rank, first + len(seconds) - 1)
@@ -105,18 +105,20 @@ class StepTally:
             f"in which {self._names([self._first[0]])} runs steps"
         )
 
-    def late(self) -> str:
-        """Which ranks have begun no step though another did a while ago; once a rank."""
+    def warnings(self) -> list[str]:
+        """What is to be said now, each once: why the ranks do not train together, and of
+        which no step was heard though another began long ago."""
+        unsaid, self._unsaid = self._unsaid, []
         if self._first is None or self._clock() < self._first[1] + BEGIN_WITHIN_S:
-            return ""
+            return unsaid
         late = self._counting - self._begun - self._gone.keys() - self._warned
         self._warned |= late
-        if not late:
-            return ""
-        return (
-            f"no step of {self._names(late)} was heard of within {BEGIN_WITHIN_S:g} s of the "
-            f"first of {self._names([self._first[0]])}{self._of_absent(late)}"
-        )
+        if late:
+            unsaid.append(
+                f"no step of {self._names(late)} was heard of within {BEGIN_WITHIN_S:g} s of "
+                f"the first of {self._names([self._first[0]])}{self._of_absent(late)}"
+            )
+        return unsaid
 
     def left_behind(self, rank: int) -> str:
         """What to say of a worker that ended well while the chief goes on; or nothing."""
@@ -125,7 +127,7 @@ class StepTally:
 
     def shortfall(self) -> str:
         """What ranks that all ended well have left undone of the plan; or nothing."""
-        found = list(dict.fromkeys(self._apart.values()))
+        found = list(self._apart)
         if self._short(self._chief) and self._chief not in self._begun:
             found.append(f"no step of run.steps() was begun, {self._plan.steps} were planned")
         elif self._short(self._chief):
@@ -202,6 +204,22 @@ class StepTally:
     @property
     def _all_done(self) -> bool:
         return all(r in self._over and not self._short(r) for r in self._counting)
+
+    def _part(self, words: str) -> None:
+        if words not in self._apart:
+            self._apart.append(words)
+            self._unsaid.append(words)
+
+    def _started(self, rank: int, start: int) -> None:
+        if rank not in self._counting or rank in self._start:
+            return
+        self._start[rank] = start
+        other = next((r for r, at in self._start.items() if at != start), None)
+        if other is not None:
+            self._part(
+                f"{self._names([rank])} began after step {start}, {self._names([other])} "
+                f"after step {self._start[other]}"
+            )
 
     def _begins(self, rank: int, *, runs: bool) -> None:
         if rank not in self._counting:

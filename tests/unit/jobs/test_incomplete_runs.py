@@ -276,6 +276,28 @@ def test_mpi4py_that_the_script_imports_itself_counts_beside_other_frameworks(
     assert "training is not complete: mpi4py sees a world of 1" in run.output
 
 
+def test_ranks_that_resume_from_different_steps_are_said(make_run: MakeRun) -> None:
+    script = TRAIN.replace("run.resume(load)", "run.resume(load) if run.rank == 0 else 0")
+    run = make_run(
+        script.replace("assert weight == start", "assert run.rank or True"), steps=20
+    )
+    run.start()
+    run.wait_for(lambda: "step " in run.output)
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    saved = run.saved_steps[-1]
+    run.say_cause("none")
+    run.start(restart_count=1)
+    assert run.wait() == 0, run.output
+    orders = (
+        f"worker 0 began after step {saved}, worker 1 after step 0",
+        f"worker 1 began after step 0, worker 0 after step {saved}",
+    )
+    assert any(f"training is not complete: {words}" in run.output for words in orders)
+    assert COMPLETE not in run.output
+
+
 def test_two_processes_of_one_rank_are_said(make_run: MakeRun) -> None:
     """As where the script starts several processes a node, and each joins."""
     twice = (
