@@ -12,12 +12,14 @@ import contextlib
 import faulthandler
 import os
 import signal
+import time
 from pathlib import Path
 
 MEETING_LIMIT_S = 300  # of MPI's start, the slowest node's Python included
 # Its own, and that of a launcher which ends all ranks with the first.
 _LAST = (signal.SIGALRM, signal.SIGTERM)
 _mark: int | None = None
+_came_s = 0.0
 
 
 def _folder(report: Path) -> Path:
@@ -26,7 +28,8 @@ def _folder(report: Path) -> Path:
 
 def come(report: Path, node: str) -> None:
     """Leave a word that this node's rank is there, where one can be left."""
-    global _mark
+    global _mark, _came_s
+    _came_s = time.monotonic()
     with contextlib.suppress(OSError):
         _folder(report).mkdir(mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -36,7 +39,8 @@ def come(report: Path, node: str) -> None:
 def end_if_alone() -> None:
     """Have the kernel end this rank where the others do not come in time."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    if _mark is not None:
+    late = time.monotonic() - _came_s > MEETING_LIMIT_S / 2  # it stood still meanwhile
+    if _mark is not None and not late:
         # Writes from within the signal, also while Python stands still; then the rank ends.
         for number in _LAST:
             faulthandler.register(number, file=_mark, all_threads=False, chain=True)

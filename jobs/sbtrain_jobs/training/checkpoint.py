@@ -292,7 +292,7 @@ class CheckpointStore:
         """Rename into place. A whole checkpoint of the same step, published meanwhile by
         another writer, stays; a damaged one is set aside."""
         final = self.path_of(manifest.step)
-        for _ in range(3):
+        for _ in range(10):
             try:
                 publish_path(temporary, final)
                 return self._checkpoint(manifest)
@@ -303,8 +303,8 @@ class CheckpointStore:
                 return self._checkpoint(verify(final, manifest.step))
             except (DamagedError, OSError) as error:
                 wrong = {manifest.step: DamagedError(str(error))}
-                if not self._pass_over(wrong, set_aside=True):
-                    break
+                if not self._pass_over(wrong, set_aside=True) and final.exists():
+                    break  # else a rival has moved it out of the way
         raise CheckpointError(
             f"{final} holds a damaged checkpoint that cannot be moved out of the way",
             hint="remove that folder by hand",

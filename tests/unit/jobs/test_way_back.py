@@ -147,8 +147,10 @@ def test_a_preemption_that_outlasted_its_grace_counts_in_the_next_attempt(
     """Slurm requeued the job itself; its next end would be taken for one within a grace."""
     slow = "def save(folder):\n        time.sleep(0 if run.attempt else 60)"
     run = complete_run(tmp_path, "exit", TRAIN.replace("def save(folder):", slow))
-    run.say_cause("preempted")
     run.start()
+    run.wait_for(lambda: "step " in run.output)
+    run.say_cause("preempted")
+    run.signal(signal.SIGUSR1)
     run.wait_for(lambda: "notice" in run.events())
     run.stop()
     run.say_cause("none")
