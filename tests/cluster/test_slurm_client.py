@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fake_slurm import FakeSlurm
@@ -536,11 +536,7 @@ class TestRealSlurm:
             clock, st.tuples(days, clock).map("".join), st.text("0123:- ", max_size=6)
         )
 
-        @settings(
-            max_examples=60,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow],
-        )
+        @settings(max_examples=60)
         @given(values.filter(bool))
         def agree(value: str) -> None:
             assume(not re.fullmatch(r"-0*[1-9]\d*", value) or value == "-1")  # nonsense
