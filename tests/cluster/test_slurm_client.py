@@ -710,7 +710,7 @@ class TestSlurmAway:
         os.kill(controller_pid(private_slurm), signal.SIGKILL)
         begin = time.monotonic()
         with pytest.raises(
-            SlurmTimeoutError, match="Unable to contact slurm controller"
+            SlurmTimeoutError, match=r"Unable to contact slurm controller|does not answer"
         ) as away:
             client.submit(job("exit 0", token=a_token()))
         assert time.monotonic() - begin < 60
