@@ -9,7 +9,7 @@
 
 A copy is published by one rename, its record before it. A record without its folder, or a
 folder without its record, is what a crash or a damage left, and counts for nothing; a folder
-that a job counts on stays all the same while there is room.
+that a job counts on stays all the same, a damaged one for as long as there is room.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from sbtrain_staging.sources.records import Header, read_header, read_record
 
 # An unfinished copy of another source is kept this long after its writer died.
 KEEP_PARTIAL_S = 3600.0
+# What keeps a damaged copy in sight for now; no key comes to this name.
+_DAMAGED = "=damaged"
 _TRASH_MARK = f"trash{TEMPORARY_MARK}"
 
 
@@ -154,7 +156,11 @@ class NodeCache:
     def disown(self, manifest: Manifest) -> None:
         """Have a copy count for nothing, as it is damaged. Its folder stays in sight of the
         jobs that use it, until it is replaced or its room is needed."""
-        remove_tree(self.record_of(manifest))
+        record = self.record_of(manifest)
+        with contextlib.suppress(StagingError):
+            content = read_header(record).content
+            self._pin(content, _DAMAGED, time.time() + KEEP_PARTIAL_S)
+        remove_tree(record)
 
     def predecessor(self, manifest: Manifest) -> tuple[Path, Manifest, list[bytes]] | None:
         """The newest finished copy of another version of this source: its folder, its
@@ -174,11 +180,15 @@ class NodeCache:
 
     def pin(self, content: str, key: str, until_s: float) -> None:
         """Keep a copy until a time; the caller holds the lock."""
-        folder = self.pins / content
-        own_folder(folder)
-        publish_bytes(folder / quote(key, safe=""), f"{until_s:.0f}\n".encode())
+        self._pin(content, quote(key, safe=""), until_s)
+        remove_tree(self.pins / content / _DAMAGED)
         with contextlib.suppress(OSError):
             os.utime(self.data / content)
+
+    def _pin(self, content: str, name: str, until_s: float) -> None:
+        folder = self.pins / content
+        own_folder(folder)
+        publish_bytes(folder / name, f"{until_s:.0f}\n".encode())
 
     def is_pinned(self, content: str) -> bool:
         """Whether any job still counts on a copy; pins that are over are removed."""
@@ -197,7 +207,7 @@ class NodeCache:
 
     def unpin(self, key: str) -> None:
         for pin in self.pins.glob(f"*/{quote(key, safe='')}"):
-            pin.unlink(missing_ok=True)
+            remove_tree(pin)
 
     def evict(self, content: str) -> None:
         """Remove a copy: out of sight at once, then from the disk."""
@@ -238,7 +248,7 @@ class NodeCache:
         self, needed_bytes: int, *, quota_bytes: int | None, needed_entries: int
     ) -> None:
         """Remove the least recently used copies that no job counts on until there is room,
-        and at last what no record vouches for.
+        and damaged ones.
 
         The caller holds the lock.
 
@@ -247,11 +257,9 @@ class NodeCache:
         """
         by_age = sorted(self.copies(), key=lambda copy: copy.used_s)
         candidates = [copy.header.content for copy in by_age]
-        known = set(candidates)
-        candidates += [found.name for found in self.data.iterdir() if found.name not in known]
+        candidates += [f.name for f in self.data.iterdir() if f.name not in set(candidates)]
         while shortage := self._shortage(needed_bytes, quota_bytes, needed_entries):
-            loose = (c for c in candidates if c not in known or not self.is_pinned(c))
-            free = next(loose, None)
+            free = next((c for c in candidates if self._is_loose(c)), None)
             if free is None:
                 raise ScratchError(
                     f"{self.root} has no room for {needed_bytes} bytes: {shortage}",
@@ -260,6 +268,10 @@ class NodeCache:
                 )
             candidates = [content for content in candidates if content != free]
             self.evict(free)
+
+    def _is_loose(self, content: str) -> bool:
+        damaged = (self.pins / content / _DAMAGED).exists()
+        return damaged or not self.is_pinned(content)
 
     def _shortage(
         self, needed_bytes: int, quota_bytes: int | None, needed_entries: int
