@@ -13,6 +13,7 @@ from skips import pytest_make_collect_report, pytest_runtest_makereport
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
+    from xdist.workermanage import WorkerController
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
@@ -22,6 +23,7 @@ settings.load_profile("suite")
 
 # Several workers take the tests one by one: the long ones first, or one would be left to wait.
 MADE_ONCE = ("with_tensorflow",)
+WAITING = "tests/cluster/"
 FIRST = ("slurm", "tensorflow", "mpi")
 
 
@@ -35,7 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """One test at a time to each worker, in order; files of which all tests use a thing that
+    """One test at a time to each worker, in order. Two workers of three begin with what waits
+    for Slurm, so that the others have the cores meanwhile. Files whose tests use a thing that
     takes long to make go to one worker together."""
     from xdist.scheduler import LoadScopeScheduling
 
@@ -47,5 +50,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     class InOrder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return shared(nodeid.partition("::")[0]) or nodeid
+
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            waits = self.nodes.index(node) < 2 * len(self.nodes) // 3
+            fits = (one for one in self.workqueue if one.startswith(WAITING) is waits)
+            if (scope := next(fits, None)) is not None:
+                self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
 
     return InOrder(config, log)
