@@ -13,6 +13,7 @@ from typing import Literal
 
 Layout = Literal["allreduce", "ps"]
 LayoutChoice = Literal["auto", "allreduce", "ps"]
+Launch = Literal["ranks", "script"]
 ObjectiveKind = Literal["balanced", "time", "cost", "node-hours", "deadline"]
 RoleName = Literal["chief", "worker", "ps"]
 
@@ -234,7 +235,8 @@ class Plan:
     """What was decided. Written once, as plan.json, and never changed.
 
     script is what runs; script_dir the folder of the user's own script where script is a
-    copy of it, else empty.
+    copy of it, else empty. launch: the script is started by sbtrain once for every rank, or
+    once, as sbatch would, and starts the ranks itself.
 
     roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
     Parameter servers: one chief (coordinator) beside server 0, servers and workers on
@@ -274,4 +276,5 @@ class Plan:
     basis: Basis = field(default_factory=Basis)
     script_dir: str = ""
     gres: str = ""  # empty: gpu:gpus_per_node
+    launch: Launch = "ranks"
     version: int = PLAN_VERSION
