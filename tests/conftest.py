@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,9 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell that starts us with `&`
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Several workers take the tests one by one: the long ones first, or one would be left to wait.
 MADE_ONCE = ("with_tensorflow",)
