@@ -14,7 +14,8 @@ from pathlib import Path
 from plans import example_plan
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.directives import read_directives
-from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.flag_table import FLAGS
+from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
 from sbtrain.slurm.client import SlurmVersion, Submission
 from sbtrain.slurm.command_client import CommandsClient

@@ -23,7 +23,7 @@ from plans import example_plan
 from run_folders import unknown_files
 from sbtrain.commands.ctl import COMMANDS
 from sbtrain.commands.entry import INTERRUPTED
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain.runs.run_status import LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause

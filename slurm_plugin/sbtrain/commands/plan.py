@@ -5,7 +5,6 @@ Takes the words of `sbtrain`, and no script is needed. Works where no Slurm exis
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from sbtrain.commands.streams import screen_width
 from sbtrain.commands.telling import tell, warn
 from sbtrain.options.argv import CommandLine, given, split_command_line
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.submission.notes import plan_notes, script_notes
@@ -87,7 +86,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _as_sbtrain_reads_it(line: CommandLine) -> CommandLine:
     """--site is another name of --train-site; the last one counts."""
     train = (("train-site" if name == "site" else name, value) for name, value in line.train)
-    return dataclasses.replace(line, train=tuple(flag for flag in train if flag[0] != "json"))
+    return line._replace(train=tuple(flag for flag in train if flag[0] != "json"))
 
 
 def _stand_in(line: CommandLine, cwd: Path) -> Script | None:

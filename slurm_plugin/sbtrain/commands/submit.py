@@ -1,6 +1,7 @@
 """`sbtrain`: plan a distributed training run and hand it to sbatch.
 
-On stdout stands what sbatch prints, and nothing else; on stderr what sbtrain has to say.
+A call in which nothing asks for training becomes sbatch's own. On stdout stands what sbatch
+prints, and nothing else; on stderr what sbtrain has to say.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
+from sbtrain.options.pass_through import environment_as_found, for_sbatch
+from sbtrain_jobs.errors import CommandMissingError
 from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
 if TYPE_CHECKING:
@@ -25,7 +29,6 @@ _SHOWS = {
 
 
 def main() -> int:
-    mend_streams()
     return run(sys.argv[1:], os.environ)
 
 
@@ -41,21 +44,20 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     call = call_under_way(environ)
     if call and not _SHOWS & set(argv) - set(call):
-        pass_on(call, environ)
-    if argv and argv[0] in ("-h", "--help", "--usage"):
+        pass_on(call, environment_as_found(environ))
+    if argv and argv[0] in ("-h", "--help", "--usage") and not _stands_for_sbatch():
+        mend_streams()
         return _help()
+    alone = for_sbatch(argv, environ)
+    if alone is not None:
+        return _hand_on(alone, environ)
+    mend_streams()
     from sbtrain.options.argv import given, split_command_line
-    from sbtrain.options.flags import FLAGS
+    from sbtrain.options.flag_table import FLAGS
 
     line = split_command_line(argv, FLAGS)
     if given(line.settings, "help", "usage"):
         return _help()
-    if given(line.settings, "version"):
-        from sbtrain.commands.report import version
-
-        sys.stdout.write(f"sbtrain {version()}\n")
-        return 0
-
     from sbtrain.commands.streams import told_while_slow
     from sbtrain.commands.telling import tell, warn
     from sbtrain.options.unknown_options import unknown_options_named
@@ -66,6 +68,8 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     around = surroundings(environ)
     with unknown_options_named(line):
         asked = read_call(line, around)
+    if asked.options.launch == "none":
+        return _hand_on(line.without_ours, environ)
     refuse_own(asked.script)
     strict, talks = asked.options.strict, not given(asked.settings, "quiet")
     dropped = [one.message for one in asked.directives.dropped]
@@ -92,6 +96,30 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from sbtrain.commands.sending import hand_over
 
     return hand_over(client, asked, outcome.decision.chosen, environ=environ)
+
+
+def _hand_on(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Become sbatch. Where there is none, --version tells sbtrain's own.
+
+    Raises:
+        SlurmMissingError: there is none.
+    """
+    try:
+        pass_on(("sbatch", *words), environment_as_found(environ))
+    except CommandMissingError as error:
+        mend_streams()
+        if words and words[0] in ("-V", "--version"):
+            from sbtrain.commands.report import version
+
+            sys.stdout.write(f"sbtrain {version()}\n")
+            return 0
+        from sbtrain.slurm.refusals import slurm_error
+
+        raise slurm_error(error) from error
+
+
+def _stands_for_sbatch() -> bool:
+    return PurePath(sys.argv[0]).name == "sbatch"
 
 
 def _help() -> int:

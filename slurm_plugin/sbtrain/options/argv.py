@@ -11,10 +11,9 @@ site's plugin may know it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from sbtrain.errors import SbatchUsageError
+from sbtrain.errors import SbatchUsageError, ScriptError
 from sbtrain_perf.errors import RequestError
 
 Takes = Literal["value", "maybe", "nothing"]
@@ -84,33 +83,37 @@ _ALIASES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
 DONE_HERE = {"wrap", "wait", "quiet"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):  # a dataclass costs what is handed on to sbatch a tenth of its time
     """One option as sbatch reads it: the long name, and its value if it has one."""
 
     name: str
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(NamedTuple):
     """Words split by getopt's rules.
 
-    words holds sbatch's words untouched and in order, except --wrap, --wait and --quiet;
-    settings what all of them mean; train the words of our own flags as (flag, value); rest
-    what follows the last option.
+    words holds sbatch's words untouched and in order, except --wrap, --wait and --quiet, and
+    theirs those too; settings what all of them mean; train the words of our own flags as
+    (flag, value); rest what follows the last option, behind the `--` that stop holds where
+    one stands there.
     """
 
     words: tuple[str, ...]
+    theirs: tuple[str, ...]
+    stop: tuple[str, ...]
     settings: tuple[Setting, ...]
     train: tuple[tuple[str, str | None], ...]
     rest: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
-    """One call of sbtrain. script is None when it comes from standard input or --wrap."""
+class CommandLine(NamedTuple):
+    """One call of sbtrain. script is None when it comes from standard input or --wrap.
+    without_ours: every word but those of our own flags, as sbatch would be called. settings
+    and the like are those of the first component, where there are several."""
 
+    without_ours: tuple[str, ...]
+    components: int
     sbatch_words: tuple[str, ...]
     settings: tuple[Setting, ...]
     train: tuple[tuple[str, str | None], ...]
@@ -127,23 +130,30 @@ def split_command_line(argv: Sequence[str], train_flags: Mapping[str, bool]) -> 
             sbtrainctl's own among them where it reads the line.
 
     Raises:
-        RequestError: an option lacks its value, one of ours is unknown, or the line asks
-            for what sbtrain cannot do (several components, --wrap with a script).
+        SbatchUsageError, ScriptError: what sbatch refuses: an option lacks its value; --wrap
+            with a script.
+        RequestError: one of ours is unknown or lacks its value.
     """
-    split = split_words(argv, train_flags)
-    rest = split.rest
-    if rest and rest[0] == ":":
-        raise heterogeneous()
+    split = part = split_words(argv, train_flags)
+    without_ours, train, components = part.theirs, part.train, 1
+    while part.rest and part.rest[0] == ":":
+        part = split_words(part.rest[1:], train_flags)
+        without_ours += (":", *part.theirs)
+        train += part.train
+        components += 1
+    rest = part.rest
     wrap = last_value(split.settings, "wrap")
     if wrap is not None and rest:
-        raise RequestError(
+        raise ScriptError(
             "script arguments are not permitted with --wrap",
             hint="give either --wrap or a script",
         )
     return CommandLine(
+        without_ours=(*without_ours, *part.stop, *rest),
+        components=components,
         sbatch_words=split.words,
         settings=split.settings,
-        train=split.train,
+        train=train,
         script=rest[0] if rest else None,
         script_args=rest[1:],
         wrap=wrap,
@@ -154,15 +164,19 @@ def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
     """Split words by getopt's rules, `+` mode.
 
     Raises:
-        RequestError: an option lacks its value, or one of ours is unknown.
+        SbatchUsageError: an option of sbatch lacks its value.
+        RequestError: one of ours is unknown or lacks its value.
     """
     words: list[str] = []
+    theirs: list[str] = []
+    stop: tuple[str, ...] = ()
     settings: list[Setting] = []
     train: list[tuple[str, str | None]] = []
     at = 0
     while at < len(argv):
         word = argv[at]
         if word == "--":
+            stop = ("--",)
             at += 1
             break
         if not word.startswith("-") or word == "-":
@@ -180,11 +194,15 @@ def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
                 found, taken = _bundle(word, following)
                 kept = _without_ours(word, found)
             settings.extend(found)
+            values = argv[at + 1 : at + 1 + taken]
+            theirs.extend((word, *values))
             if kept:
-                words.extend((kept, *argv[at + 1 : at + 1 + taken]))
+                words.extend((kept, *values))
         at += 1 + taken
     return Words(
         words=tuple(words),
+        theirs=tuple(theirs),
+        stop=stop,
         settings=tuple(settings),
         train=tuple(train),
         rest=tuple(argv[at:]),

@@ -5,6 +5,8 @@ Imports nothing that takes time: whoever asks for help gets it at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _WHAT = (
     ("train-data", "PATH", "data file or folder, brought to every node (may be repeated)"),
     ("train-epochs", "E", "passes over the data; needs the number of samples [1]"),
@@ -33,10 +35,14 @@ _WHERE = (
 )
 _HOW = (
     (
+        "train-launch",
+        "HOW",
+        "ranks (sbtrain starts each), script (it runs once, and does), none (sbatch alone)",
+    ),
+    (
         "train-checkpoint",
         "DIR",
-        "each run keeps its checkpoints in a folder of its own in DIR; says that the script "
-        "saves and resumes, so that the run may be requeued",
+        "where runs keep their checkpoints; says that the script saves and resumes",
     ),
     ("train-no-resume", "", "never requeue, even where the script could resume"),
     ("train-explain", "", "print what was weighed and why; submit nothing"),
@@ -49,6 +55,7 @@ GROUPS = (
     ("How it is run", _HOW),
 )
 TABLE = tuple(flag for _, flags in GROUPS for flag in flags)
+FLAGS: Mapping[str, bool] = {name: bool(metavar) for name, metavar, _ in TABLE}  # takes a value
 
 _EXAMPLES = (
     "sbtrain -t 4:00:00 --train-data mnist.h5 train.py --lr 0.1",
@@ -77,11 +84,11 @@ def help_text(width: int = 100) -> str:
 
     lines = ["usage: sbtrain [sbatch options] [--train-...] SCRIPT [ARGS]", ""]
     lines += wrapped(
-        "Submits SCRIPT as a distributed training run: chooses partition, number of nodes and "
-        "layout, brings the data to the nodes, starts SCRIPT on each of them, and puts the "
-        "run back into the queue after a preemption. Takes the options of sbatch, prints what "
-        "sbatch prints; all else goes to stderr. In [brackets]: what counts when nothing is "
-        "said."
+        "Stands for sbatch: what does not ask for training is handed on to it as it is. A flag "
+        "of these, a #SBTRAIN line, or join() in a Python script asks for a distributed "
+        "training run: sbtrain chooses partition, number of nodes and "
+        "layout, brings the data to the nodes, starts SCRIPT, and puts the run back into the "
+        "queue after a preemption. In [brackets]: what counts when nothing is said."
     )
     for title, flags in GROUPS:
         lines += ["", f"{title}:"]
@@ -93,7 +100,8 @@ def help_text(width: int = 100) -> str:
     lines.append("")
     lines += wrapped(
         "#SBATCH and #SBTRAIN lines of the script are read too; the command line wins. Options "
-        "of sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan."
+        "of sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan; sbatch "
+        "--help lists them."
     )
     lines += ["", *(f"  {example}" for example in _EXAMPLES)]
     lines += ["", *wrapped("sbtrainctl shows runs and learns from them: sbtrainctl --help")]

@@ -7,19 +7,17 @@ flag by flag, and over flags of the script that say the same thing in another wa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from sbtrain.options.flag_table import TABLE
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import LayoutChoice, NodeRange, Objective
 
 T = TypeVar("T")
-
-FLAGS: Mapping[str, bool] = {name: bool(metavar) for name, metavar, _ in TABLE}
+LaunchChoice = Literal["none", "script", "ranks"]
 
 _RIVALS = (("train-epochs", "train-steps"),)  # of each, one may be given
 
@@ -40,6 +38,7 @@ class TrainOptions:
     """What the `--train-*` flags say. None, or the default, where a flag was not given."""
 
     data: tuple[str, ...] = ()
+    launch: LaunchChoice | None = None
     layout: LayoutChoice = "auto"
     servers: int | None = None
     nodes: NodeRange | None = None
@@ -83,6 +82,7 @@ def read_flags(
     layout, servers = get("train-layout", _layout) or ("auto", None)
     return TrainOptions(
         data=tuple(_text(name, value or "") for name, value in flags if name == "train-data"),
+        launch=get("train-launch", _launch),
         layout=layout,
         servers=servers,
         nodes=get("train-nodes", _nodes),
@@ -144,6 +144,13 @@ def _scaled(value: str) -> Fraction:
     """What a number with its unit stands for, exactly: 1.001k is whole. 0 where it is none."""
     found = _COUNT.fullmatch(value)
     return Fraction(found[1]) * _UNIT[found[2].upper()] if found else Fraction(0)
+
+
+def _launch(name: str, value: str) -> LaunchChoice:
+    choices: dict[str, LaunchChoice] = {"none": "none", "script": "script", "ranks": "ranks"}
+    if value in choices:
+        return choices[value]
+    raise _bad(name, value, "none, script or ranks")
 
 
 def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:

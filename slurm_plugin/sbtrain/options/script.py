@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sbtrain.errors import ScriptError
-from sbtrain_jobs.script_imports import joins
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(NamedTuple):
     """name is what sbatch would call the job; folder is where the script lies, or the
     submit folder for one that is no file; shown is its name in messages."""
 
@@ -33,7 +31,11 @@ class Script:
     @property
     def uses_sbtrain(self) -> bool:
         """It imports the training API, whose runs save and resume by themselves."""
-        return self.is_python and joins(self.text)
+        if not self.is_python or b"sbtrain" not in self.content:
+            return False
+        from sbtrain_jobs.script_imports import joins
+
+        return joins(self.text)
 
 
 def read_script(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from sbtrain.errors import ScriptError
 from sbtrain.options.argv import CommandLine, Setting, nearest_option, unknown_options
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 
 
 def unknown_option_notes(settings: Sequence[Setting]) -> Iterator[str]:

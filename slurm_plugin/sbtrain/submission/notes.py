@@ -8,7 +8,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 
 from sbtrain.options.argv import CommandLine, Setting, last_value
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.unknown_options import unknown_option_notes
 from sbtrain.submission.asked import Asked
 from sbtrain.submission.script_layouts import layouts_of

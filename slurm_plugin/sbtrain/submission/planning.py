@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.home import learnt_coefficients
-from sbtrain.options.argv import CommandLine, last_value
+from sbtrain.options.argv import CommandLine, heterogeneous, last_value
 from sbtrain.options.directives import read_directives
-from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.flag_table import FLAGS
+from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
 from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside, queue_waits
@@ -56,6 +57,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     Raises:
         RequestError: script, directives, flags or data are wrong or missing.
     """
+    if line.components > 1:
+        raise heterogeneous()
     read_flags(line.train, ())  # a wrong word is named before a script is waited for
     named = script is None
     if script is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sbatch_reader import needs_sbatch, sbatch_reads
 from sbtrain.errors import SbatchUsageError
 from sbtrain.options.argv import LONG, SHORT, last_value, split_command_line
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain_perf.errors import RequestError
 
 CASES = [
@@ -101,9 +101,14 @@ def test_wrap_stands_for_the_script() -> None:
         split_command_line(["--wrap=ls", "train.py"], FLAGS)
 
 
-def test_several_components_are_refused() -> None:
-    with pytest.raises(RequestError, match="heterogeneous"):
-        split_command_line(["-N1", ":", "-N2", "train.py"], FLAGS)
+def test_several_components_are_one_call() -> None:
+    line = split_command_line(
+        ["-N1", "--train-steps=3", ":", "-N2", "-Q", "--", "train.py", ":", "a"], FLAGS
+    )
+    assert (line.components, line.script, line.script_args) == (2, "train.py", (":", "a"))
+    assert line.train == (("train-steps", "3"),)
+    assert line.without_ours == ("-N1", ":", "-N2", "-Q", "--", "train.py", ":", "a")
+    assert line.sbatch_words == ("-N1",)
 
 
 def test_the_table_has_no_option_twice() -> None:

@@ -17,7 +17,7 @@ from sbtrain.options.directives import (
     quote_directive,
     read_directives,
 )
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain_perf.errors import RequestError
 
 

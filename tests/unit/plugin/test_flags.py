@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbtrain.options.flag_table import TABLE, help_text
-from sbtrain.options.flags import FLAGS, TrainOptions, read_flags
+from sbtrain.options.flag_table import FLAGS, TABLE, help_text
+from sbtrain.options.flags import TrainOptions, read_flags
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import NodeRange, Objective
 

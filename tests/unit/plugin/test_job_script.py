@@ -21,7 +21,8 @@ from plans import example_plan
 from sbatch_reader import needs_sbatch, sbatch_reads
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.directives import read_directives
-from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.flag_table import FLAGS
+from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
 from sbtrain.submission.asked import Asked, additions, ask
 from sbtrain.submission.job_script import JobScript, job_script

@@ -11,7 +11,7 @@ from fake_slurm import FakeSlurm
 from fake_slurm_cluster import fake_partition
 from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.slurm.client import StartEstimate, Submission
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.options.argv import split_command_line
-from sbtrain.options.flags import FLAGS
+from sbtrain.options.flag_table import FLAGS
 from sbtrain.submission.notes import script_notes
 from sbtrain.submission.planning import Surroundings, read_call
 from sbtrain_perf.request import LayoutChoice

@@ -314,9 +314,12 @@ def test_a_job_script_of_sbtrains_own_is_not_planned_again(site: Site) -> None:
     assert site.run("sbtrain", *CALL).returncode == 0
     (script,) = (site.folder / ".sbtrain/runs").glob("*/job.sh")
     said = site.run("sbtrain", "-N1", str(script))
+    assert said.returncode == 0
+    assert len(site.called()) == 2  # sbatch's alone
+    said = site.run("sbtrain", "-N1", "--train-steps=5", str(script))
     assert said.returncode == 1
     assert "is a job script that sbtrain has written" in said.stderr
-    assert len(site.called()) == 1
+    assert len(site.called()) == 2
 
 
 def test_a_caller_that_is_killed_leaves_nothing_that_goes_on(site: Site) -> None:

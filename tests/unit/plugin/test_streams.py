@@ -68,7 +68,7 @@ def test_stderr_full_or_closed(redirect: str, tmp_path: Path) -> None:
     said = redirected(redirect, "submit", *words, cwd=tmp_path)
     assert said.returncode == 0
     assert said.stdout.startswith("#!/bin/bash\n")
-    said = redirected(redirect, "submit", "no-such.py", cwd=tmp_path)
+    said = redirected(redirect, "submit", "--train-steps=5", "no-such.py", cwd=tmp_path)
     assert (said.returncode, said.stdout) == (1, "")
 
 

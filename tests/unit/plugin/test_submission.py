@@ -15,7 +15,8 @@ from plans import example_plan, example_prediction
 from sbtrain.errors import ScriptError
 from sbtrain.options.argv import Setting, split_command_line
 from sbtrain.options.directives import read_directives
-from sbtrain.options.flags import FLAGS, read_flags
+from sbtrain.options.flag_table import FLAGS
+from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import (
     Asked,

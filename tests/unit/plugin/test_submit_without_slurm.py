@@ -54,7 +54,7 @@ def imported_by(*argv: str, cwd: Path, environ: dict[str, str]) -> set[str]:
 
 
 def test_help_imports_nothing_heavy(place: Path, environ: dict[str, str]) -> None:
-    for words in (["--help"], ["-h"], ["-N2", "--help"], ["--usage"]):
+    for words in (["--help"], ["-h"], ["--train-steps=5", "--help"], ["--usage"]):
         modules = imported_by(*words, cwd=place, environ=environ)
         assert modules & set(HEAVY) == set()
     assert "argparse" not in modules
@@ -138,7 +138,7 @@ def test_with_slurmctld_away_nothing_is_left_behind(
 @pytest.mark.parametrize(
     ("words", "exit_code", "message"),
     [
-        (["no.py"], 1, r"cannot read the script \S*/no.py: No such file"),
+        (["--train-steps=5", "no.py"], 1, r"cannot read the script \S*/no.py: No such file"),
         (["--train-data=no.h5", "train.py"], 2, "cannot read"),
         (["--train-site=nowhere", "train.py"], 10, "there is no site named 'nowhere'"),
         (["--train-site=./no.toml", "train.py"], 10, "cannot read the site file"),
@@ -146,9 +146,10 @@ def test_with_slurmctld_away_nothing_is_left_behind(
         (["--train-step=5", "train.py"], 2, "unknown option --train-step"),
         (["--train-epochs=3", "train.py"], 3, "the number of samples"),
         (["-p", "nope", "train.py"], 2, "has no partition 'nope'"),
-        (["--mem"], 255, "option --mem requires an argument"),
+        (["--train-steps=5", "--mem"], 255, "option --mem requires an argument"),
         (["-N1", ":", "-N2", "train.py"], 2, "heterogeneous"),
-        (["--wrap=ls", "train.py"], 2, "not permitted with --wrap"),
+        (["--train-steps=5", "--wrap=ls", "train.py"], 1, "not permitted with --wrap"),
+        (["--train-launch=all", "train.py"], 2, "--train-launch does not take 'all'"),
         (["-N", "999999", "train.py"], 3, "999999 nodes at least|999,999 nodes"),
     ],
 )
@@ -173,7 +174,7 @@ def test_a_site_file_with_an_unknown_key(place: Path, environ: dict[str, str]) -
 
 def test_a_wrong_directive_is_shown(place: Path, environ: dict[str, str]) -> None:
     (place / "train.py").write_text("#!/usr/bin/env python3\n#SBATCH --comment=a b\n")
-    said = sbtrain("train.py", cwd=place, environ=environ)
+    said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
     assert said.returncode == 255
     happened, line, caret, hint = said.stderr.splitlines()
     assert happened == "error: train.py:2: Invalid directive found in batch script: b"
@@ -272,12 +273,17 @@ def test_a_missing_package_is_named_with_what_brings_it(
     [
         ("--tarin-steps 5 train.py", 2, "unknown option --tarin-steps", "--train-steps?"),
         (
-            "--site x.toml train.py",
+            "--train-steps=5 --site x.toml train.py",
             1,
             "unknown option --site, so that 'x.toml'",
             "--train-site?",
         ),
-        ("--patrition spot train.py", 1, "unknown option --patrition, so that", "--partition?"),
+        (
+            "--train-steps=5 --patrition spot train.py",
+            1,
+            "unknown option --patrition, so that",
+            "--partition?",
+        ),
         (
             "--train-site=private --mem=900G train.py",
             3,
