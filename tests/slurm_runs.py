@@ -130,9 +130,12 @@ class SlurmRun:
         self.wait_for(lambda: self.state in states, f"job {self.job_id} {states}", within_s)
 
     def wait_for_steps(self, *, attempt: int = 0, within_s: float = 60.0) -> None:
-        role = "chief-0" if self.plan.layout == "ps" else "worker-0"
+        """Of every process that counts steps."""
+        roles = ["chief-0"]
+        if self.plan.layout == "allreduce":
+            roles = [f"worker-{index}" for index in range(self.plan.workers)]
         self.wait_for(
-            lambda: "starts after step" in self.log(role, attempt=attempt),
+            lambda: all("starts after step" in self.log(one, attempt=attempt) for one in roles),
             f"steps of attempt {attempt}",
             within_s,
         )

@@ -37,7 +37,7 @@ _HOW = (
     (
         "train-launch",
         "HOW",
-        "ranks (sbtrain starts them), script (runs once, and does), none (sbatch alone)",
+        "ranks (sbtrain starts them), script (it does so itself), none (as sbatch)",
     ),
     (
         "train-checkpoint",
