@@ -19,7 +19,8 @@ from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
 from sbtrain.slurm.client import SlurmVersion, Submission
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain.submission.asked import additions, ask, with_options
+from sbtrain.submission.additions import additions, with_options
+from sbtrain.submission.asked import ask
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain.submission.run_files import placed, write_run_folder
 from sbtrain_jobs.process import run_command

@@ -18,7 +18,8 @@ from sbtrain.options.argv import given, last_value
 from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.slurm.client import SlurmClient, Submission, Submitted
 from sbtrain.slurm.refusals import may_have_arrived
-from sbtrain.submission.asked import Asked, additions, waits, with_options
+from sbtrain.submission.additions import Additions, additions, with_options
+from sbtrain.submission.asked import Asked, waits
 from sbtrain.submission.data import check_staging
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain.submission.run_files import remove_run_folder, write_run_folder
@@ -40,6 +41,7 @@ def hand_over(
     plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))
     if asked.options.dry_run:
+        _tell_additions(added)
         sys.stdout.write(text)
         return 0
     if "SLURM_JOB_ID" in environ:
@@ -51,6 +53,12 @@ def hand_over(
     if given(asked.settings, "test-only"):
         return _test_only(client, words, text)
     return _submit(client, asked, plan, words=words, text=text, environ=environ)
+
+
+def _tell_additions(added: Additions) -> None:
+    for one in added.each:
+        sys.stderr.write(f"sbtrain: adds {one.word}: {one.why}\n")
+    sys.stderr.write("sbtrain: adds a mark to --comment: by it a lost answer is found again\n")
 
 
 def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:

@@ -79,6 +79,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     client = _client(environ)
     with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
         outcome = decide(asked, around, client)
+    asked = outcome.asked
     warn(outcome.warnings, who="sbtrain", strict=strict)
     if talks and outcome.decision.chosen:
         tell(plan_notes(outcome.decision.chosen, asked.settings), who="sbtrain")

@@ -24,7 +24,7 @@ from sbtrain.submission.data import data_set
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import PlanError, RequestError
-from sbtrain_perf.request import DataSet, ModelShape, NodeRange, Plan, Request, slurm_partition
+from sbtrain_perf.request import DataSet, Launch, ModelShape, NodeRange, Request
 
 _ENVIRONMENT = {
     "SBATCH_ARRAY_INX": "array",
@@ -44,16 +44,18 @@ _ENVIRONMENT = {
     "SBATCH_SIGNAL": "signal",
     "SBATCH_TIMELIMIT": "time",
 }
-_SWITCHES = {"requeue", "no-requeue"}
+SWITCHES = {"requeue", "no-requeue"}
+_OPENING = {"train-nodes", "train-objective", "train-steps", "train-epochs"}
+_SIZES = ("nodes", "nodelist", "nodefile", "ntasks")
 GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one given counts
-_LEAST_LEAD_S, _MOST_LEAD_S = 60, 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
-    written, the one that counts last. sbatch_words: those of the command line, untouched."""
+    written, the one that counts last. sbatch_words: those of the command line, untouched.
+    opened: the plan may choose what the user did not say; otherwise sbatch does."""
 
     request: Request
     options: TrainOptions
@@ -61,18 +63,8 @@ class Asked:
     directives: Directives
     settings: tuple[Setting, ...]
     sbatch_words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Additions:
-    """What sbtrain adds to the user's options.
-
-    directives go into the job script, before the user's own; words go behind the user's on
-    sbatch's command line, where a range or list of his is narrowed to what was planned.
-    """
-
-    directives: tuple[str, ...]
-    words: tuple[str, ...]
+    launch: Launch = "ranks"
+    opened: bool = True
 
 
 def ask(
@@ -83,6 +75,7 @@ def ask(
     *,
     cwd: Path,
     environ: Mapping[str, str],
+    launch: Launch = "ranks",
 ) -> Asked:
     """Raises RequestError where the parts contradict each other, or data is missing, and
     PlanError where epochs are asked for and nothing says how many samples one has."""
@@ -93,6 +86,10 @@ def ask(
         _Level.of(environment, ()),
         _Level.of(directives.settings, directives.train),
     )
+    nodes = _nodes(*_nodes_said(levels, settings, options))
+    opened = launch == "ranks" or any(_OPENING & level.flags for level in levels)
+    if not opened and not given(settings, *_SIZES):
+        nodes = NodeRange(low=1, high=1)
     return Asked(
         request=Request(
             script=str(script.folder / script.name),
@@ -102,7 +99,7 @@ def ask(
             partition=last_value(settings, "partition"),
             layout=options.layout,
             servers=options.servers,
-            nodes=_nodes(*_nodes_said(levels, settings, options)),
+            nodes=nodes,
             objective=options.objective,
             steps=options.steps,
             epochs=options.epochs,
@@ -122,6 +119,8 @@ def ask(
         directives=directives,
         settings=settings,
         sbatch_words=line.sbatch_words,
+        launch=launch,
+        opened=opened,
     )
 
 
@@ -148,7 +147,7 @@ def environment_settings(environ: Mapping[str, str]) -> tuple[Setting, ...]:
         value = environ.get(variable)
         if value is None:
             continue
-        if name in _SWITCHES:
+        if name in SWITCHES:
             if _is_on(value):
                 found.append(Setting(name=name))
         else:
@@ -164,61 +163,6 @@ def waits(settings: Sequence[Setting], environ: Mapping[str, str]) -> bool:
 def workload_name(text: str) -> str:
     """A name that is fit for folders and for Slurm's comments."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:60] or "job"
-
-
-def additions(asked: Asked, plan: Plan) -> Additions:
-    """What sbatch must be told of the plan beyond what the user said."""
-    settings, directives, words = asked.settings, list[str](), list[str]()
-
-    def add(name: str, value: str) -> None:
-        directives.append(f"--{name}={value}")
-
-    if not given(settings, "partition"):
-        add("partition", slurm_partition(plan.partition))
-    elif last_value(settings, "partition") != slurm_partition(plan.partition):
-        words.append(f"--partition={slurm_partition(plan.partition)}")
-    if not given(settings, "nodes"):
-        add("nodes", str(plan.nodes))
-    elif last_value(settings, "nodes") != str(plan.nodes):
-        words.append(f"--nodes={plan.nodes}")
-    if not given(settings, "ntasks", "ntasks-per-node"):
-        add("ntasks-per-node", "1")
-    if not given(settings, "exclusive", "oversubscribe", "cpus-per-task"):
-        directives.append("--exclusive")
-    if plan.gpus_per_node and not given(settings, *GPU_OPTIONS):
-        add("gres", plan.gres or f"gpu:{plan.gpus_per_node}")
-    if plan.resumable and not given(settings, "signal"):  # others train up to the limit
-        lead = lead_s(plan, asked.request.time_limit_s)
-        add("signal", f"B:{plan.preemption_signal}@{lead}")
-    said = next((one.name for one in reversed(settings) if one.name in _SWITCHES), None)
-    if said is None:
-        directives.append("--requeue" if plan.resumable else "--no-requeue")
-    elif said == "requeue" and not plan.resumable:
-        words.append("--no-requeue")
-    if not given(settings, "open-mode"):
-        add("open-mode", "append")
-    if not given(settings, "job-name"):
-        add("job-name", asked.script.name)
-    return Additions(directives=tuple(directives), words=tuple(words))
-
-
-def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
-    """The plan with every option that sbatch gets, for the job side to look up: the signal
-    by its full name, however the user spelt it."""
-    words = (*added.directives, *plan.sbatch_options, *added.words)
-    spelt = last_value(asked.settings, "signal")
-    if spelt:
-        words = (*words, f"--signal={spelt}")
-    return dataclasses.replace(plan, sbatch_options=words)
-
-
-def lead_s(plan: Plan, limit_s: float | None) -> int:
-    """Seconds before the time limit at which Slurm sends the signal: room for three
-    checkpoints as predicted and half a minute to agree on a step, 60 to 600 s; at most a
-    quarter of a known limit, so that every attempt gets on."""
-    needed = math.ceil(30 + 3 * plan.prediction.checkpoint_s + 2 * plan.prediction.step_s)
-    lead = min(max(needed, _LEAST_LEAD_S), _MOST_LEAD_S)
-    return lead if limit_s is None else min(lead, math.ceil(limit_s / 4))
 
 
 def asked_signal(settings: Sequence[Setting]) -> str | None:
@@ -250,7 +194,7 @@ class _Level:
 
     @classmethod
     def of(cls, settings: Sequence[Setting], train: Sequence[tuple[str, str | None]]) -> _Level:
-        switches = [one.name for one in settings if one.name in _SWITCHES]
+        switches = [one.name for one in settings if one.name in SWITCHES]
         return cls(
             options=frozenset(one.name for one in settings),
             flags=frozenset(name for name, _ in train),

@@ -21,7 +21,7 @@ from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
-from sbtrain_perf.request import slurm_partition
+from sbtrain_perf.request import NodeRange, slurm_partition
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
@@ -42,8 +42,9 @@ class Surroundings:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """decision.chosen is None where nothing fits; warnings: what the user must know of how
-    the decision came about."""
+    the decision came about. asked: what it is the answer to."""
 
+    asked: Asked
     shape: ClusterShape
     decision: Decision
     warnings: tuple[str, ...] = ()
@@ -75,7 +76,16 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     said = {name for name, _ in (*directives.train, *line.train)}
     if named and "train-layout" not in said:
         options = dataclasses.replace(options, layout=layouts_of(script).layout)
-    return ask(line, options, script, directives, cwd=around.cwd, environ=around.environ)
+    launch = options.launch if options.launch != "none" else None
+    return ask(
+        line,
+        options,
+        script,
+        directives,
+        cwd=around.cwd,
+        environ=around.environ,
+        launch=launch or "ranks",
+    )
 
 
 def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None) -> Planned:
@@ -95,9 +105,10 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     shape = load_site(asked.options.site, around.environ)
     _check_partition(asked.request.partition, shape)
     known = Known()
-    if client is not None and _is_open(asked.request):
+    if client is not None and _is_open(asked):
         known = ask_partitions(client)
         shape = _with_pushing(shape, pushing_aside(known.partitions))
+        asked = _in_default_partition(asked, shape, known)
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
     planner = _Planner(
@@ -115,19 +126,22 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
         if without.chosen is not None:
             warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
             asked, decision = unbound, without
-    if client is not None and _is_open(asked.request):
+    if decision.chosen is None and asked.launch == "script":
+        warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
+        asked, decision = _unplanned(planner, asked, shape, decision)
+    if client is not None and asked.opened and _is_open(asked):
         waits = queue_waits(asked, decision.rows, client, known=known, gres=_gres(shape))
         warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
     if decision.chosen is not None:
-        plan = placed(decision.chosen, asked.script, now=now)
+        plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
         own_signal = asked_signal(asked.settings)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
         decision = dataclasses.replace(decision, chosen=plan)
-    return Planned(shape=shape, decision=decision, warnings=tuple(warnings))
+    return Planned(asked=asked, shape=shape, decision=decision, warnings=tuple(warnings))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +215,46 @@ def _gres(shape: ClusterShape) -> dict[str, str]:
     return {one.name: one.gres for one in shape.partitions if one.gres}
 
 
-def _is_open(request: Request) -> bool:
-    """Whether anything is left to choose that a queue bears on."""
+def _in_default_partition(asked: Asked, shape: ClusterShape, known: Known) -> Asked:
+    """Where the plan does not choose one, Slurm takes its default."""
+    names = {slurm_partition(one.name) for one in shape.partitions}
+    for one in known.partitions:
+        if one.default and one.name in names and not asked.opened:
+            request = dataclasses.replace(asked.request, partition=one.name)
+            return dataclasses.replace(asked, request=request)
+    return asked
+
+
+def _unplanned(
+    planner: _Planner, asked: Asked, shape: ClusterShape, refused: Decision
+) -> tuple[Asked, Decision]:
+    """A script that starts its ranks itself needs no plan to run: what it asked for stays as
+    it is, and how it is run is that of the smallest job."""
+    small = dataclasses.replace(
+        asked.request,
+        partition=None,
+        sbatch_options=(),
+        nodes=NodeRange(low=1, high=1),
+        time_limit_s=None,
+    )
+    decision = planner.plan(small, shape)
+    if decision.chosen is None:
+        return asked, refused
+    plan = dataclasses.replace(
+        decision.chosen,
+        nodes=asked.request.nodes.low,
+        sbatch_options=asked.request.sbatch_options,
+        reason=f"nothing is predicted: {refused.refusal}",
+    )
+    decision = dataclasses.replace(decision, chosen=plan)
+    return dataclasses.replace(asked, opened=False), decision
+
+
+def _is_open(asked: Asked) -> bool:
+    """Whether anything is left to choose that a queue bears on, or to Slurm's default."""
+    request = asked.request
+    if not asked.opened:
+        return request.partition is None
     several = request.partition is None or "," in request.partition
     return several or request.nodes.low != request.nodes.high
 

@@ -24,7 +24,8 @@ from sbtrain.options.directives import read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
-from sbtrain.submission.asked import Asked, additions, ask
+from sbtrain.submission.additions import additions
+from sbtrain.submission.asked import Asked, ask
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain_jobs.process import run_command
 from sbtrain_perf.errors import RequestError

@@ -18,15 +18,13 @@ from sbtrain.options.directives import read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
+from sbtrain.submission.additions import additions, lead_s, with_options
 from sbtrain.submission.asked import (
     Asked,
-    additions,
     ask,
     asked_signal,
     environment_settings,
-    lead_s,
     waits,
-    with_options,
     workload_name,
 )
 from sbtrain_jobs.ending.grace import warning_s

@@ -1,0 +1,68 @@
+"""What sbatch is told of a script that starts its ranks itself: no more than the plan needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plans import example_plan
+from sbtrain.options.argv import split_command_line
+from sbtrain.options.directives import read_directives
+from sbtrain.options.flag_table import FLAGS
+from sbtrain.options.flags import read_flags
+from sbtrain.options.script import Script
+from sbtrain.submission.additions import additions
+from sbtrain.submission.asked import Asked, ask
+from sbtrain_perf.request import NodeRange
+
+CHOSEN = {"--partition=spot", "--nodes=2", "--exclusive"}
+
+
+def asked(words: str) -> Asked:
+    script = Script(
+        name="a.sh", folder=Path("/home"), content=b"#!/bin/sh\nsrun hostname\n", shown="a.sh"
+    )
+    line = split_command_line([*words.split(), "a.sh"], FLAGS)
+    return ask(
+        line,
+        read_flags(line.train, ()),
+        script,
+        read_directives(script.text, file="a.sh", train_flags=FLAGS),
+        cwd=Path("/home"),
+        environ={},
+        launch="script",
+    )
+
+
+def added(words: str, **changes: object) -> set[str]:
+    return {one.word for one in additions(asked(words), example_plan(**changes)).each}
+
+
+def test_what_the_user_left_open_stays_as_sbatch_has_it() -> None:
+    assert added("--train-name=x", resumable=False) == {"--job-name=a.sh"}
+    assert asked("--train-name=x").request.nodes == NodeRange(low=1, high=1)
+    assert added("--train-name=x -N 2-4 -n8 -p a,b", resumable=False) == {"--job-name=a.sh"}
+    assert added("--requeue --train-name=x", resumable=False) == {"--job-name=a.sh"}
+
+
+@pytest.mark.parametrize(
+    "word", ["--train-nodes=1-4", "--train-objective=time", "--train-steps=9"]
+)
+def test_a_word_of_planning_opens_the_choice(word: str) -> None:
+    assert added(word, resumable=False) == CHOSEN | {"--job-name=a.sh"}
+    mine = added(f"{word} -p spot -N2 -c 2 -J a", resumable=False)
+    assert mine == set()
+    assert added(f"{word} -n8", resumable=False) == CHOSEN - {"--nodes=2"} | {"--job-name=a.sh"}
+
+
+def test_a_run_that_resumes_is_told_to_stop_and_comes_back() -> None:
+    words = added("--train-name=x", resumable=True)
+    assert words - {"--requeue", "--open-mode=append", "--job-name=a.sh"} == {
+        "--signal=B:USR1@60"
+    }
+
+
+def test_every_addition_has_its_reason() -> None:
+    plan = example_plan(gpus_per_node=2)
+    assert all(one.why for one in additions(asked("--train-steps=9"), plan).each)
