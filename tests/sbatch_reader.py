@@ -41,6 +41,7 @@ _REFUSALS = (
     "is ambiguous",
     "doesn't allow an argument",
     "not permitted with --wrap",
+    "mutually exclusive",
 )
 
 

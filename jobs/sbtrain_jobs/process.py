@@ -127,7 +127,7 @@ def start_process(
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            pass_fds=tuple(pass_fds),
+            pass_fds=(*pass_fds, *program.notes),
             # What it calls is loaded before the fork.
             preexec_fn=None if outlives_us else _die_with(os.getpid()),  # noqa: PLW1509
         )
@@ -135,6 +135,9 @@ def start_process(
         raise CommandMissingError(
             f"cannot run {program.file or argv[0]}: {error.strerror}", argv=argv
         ) from None
+    finally:
+        for note in program.notes:
+            os.close(note)
 
 
 def _die_with(parent: int) -> Callable[[], None]:

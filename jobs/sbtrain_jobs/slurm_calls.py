@@ -1,11 +1,12 @@
 """Which file the name of a Slurm command stands for: never one that leads back to sbtrain.
 
-Clusters put a file `sbatch` that runs sbtrain first on PATH. Where it is sbtrain's own entry
-point, it is passed over. What another script runs cannot be seen from outside; so it is started
-with a note of the call in its environment. A sbtrain that finds the note becomes the next file
-of that name (`pass_on`), unless the script has it show something, as a plan: then it looks no
-further than the files that are left. So every call reaches Slurm once, by however many files,
-and whatever they add to its words.
+Clusters put a file `sbatch` that runs sbtrain first on PATH. Passed over are sbtrain's own
+entry point and whatever a process above this one runs; scripts that name sbtrain come last.
+What any other script runs cannot be seen from outside; so it is started with a note of the
+call, in its environment and in a file that stays open, for those that clear their environment.
+A sbtrain that finds the note becomes the next file of that name (`pass_on`), unless the script
+has it show something, as a plan: then it looks no further than the files that are left. So
+every call reaches Slurm once, by however many files, and whatever they add to its words.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple, Never
 
@@ -26,16 +27,21 @@ COMMANDS = {
     *("sdiag", "sinfo", "sprio", "squeue", "sreport", "srun", "sshare", "sstat", "strigger"),
 }
 _MOST_NOTE_BYTES = 100_000  # the kernel takes 128 KiB for one variable
+_NOTE_FILE = "sbtrain-slurm-call"
 _MOST_ENTRY_BYTES = 4096
+_MOST_SCRIPT_BYTES = 1 << 20
+_ELF = b"\x7fELF"
 _HINT = f"put the folder of Slurm's own commands on PATH, or name it in {FOLDER}"
 
 
 class Program(NamedTuple):  # a dataclass costs `sbtrain --help` a tenth of its time
-    """How a program is started. file: the one that runs, where argv[0] is not looked up."""
+    """How a program is started. file: the one that runs, where argv[0] is not looked up.
+    notes: descriptors that it inherits; the caller closes them."""
 
     argv: tuple[str, ...]
     file: str | None = None
     environ: Mapping[str, str] | None = None
+    notes: tuple[int, ...] = ()
 
 
 def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Program:
@@ -48,9 +54,8 @@ def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Progr
         CommandMissingError: there is no such command but sbtrain itself.
     """
     around = os.environ if environ is None else environ
-    left: dict[str, list[str]] = {}
+    _, left = _read(around)
     if NOTE in around:
-        _, left = _read(around)
         environ = around = {name: value for name, value in around.items() if name != NOTE}
     name = PurePath(argv[0]).name
     if name not in COMMANDS:
@@ -67,25 +72,10 @@ def program_for(argv: Sequence[str], environ: Mapping[str, str] | None) -> Progr
     )
 
 
-def call_under_way(environ: Mapping[str, str], *, named_by: int = 0) -> tuple[str, ...]:
+def call_under_way(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The call of a Slurm command by which sbtrain, without knowing, has started this
-    process; empty where it has not.
-
-    Args:
-        named_by: how many of the first arguments belong to this command's name.
-
-    Raises:
-        CommandMissingError: it has, and the note of the call was lost on the way.
-    """
-    if NOTE in environ:
-        return _read(environ)[0]
-    if _runs_above(named_by):
-        raise CommandMissingError(
-            "sbtrain has called itself: a command of Slurm that it started runs sbtrain",
-            argv=sys.argv,
-            hint=_HINT,
-        )
-    return ()
+    process; empty where it has not."""
+    return _read(environ)[0]
 
 
 def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
@@ -100,6 +90,8 @@ def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them
     file = program.file or program.argv[0]
+    for note in program.notes:
+        os.set_inheritable(note, True)
     try:
         os.execve(file, program.argv, program.environ or environ)  # noqa: S606
     except OSError as error:
@@ -111,15 +103,35 @@ def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
 def _read(environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
     """The call under way, and the files that are left for each command on the way to here;
     nothing of what is no note of ours, or was carried into another job."""
+    text, carried = environ.get(NOTE) or _in_open_file(), NOTE in environ
+    if not text:
+        return (), {}
     import json
 
     try:
-        said = json.loads(environ[NOTE])
-        if said["job"] != environ.get("SLURM_JOB_ID"):
+        said = json.loads(text)
+        if carried and said["job"] != environ.get("SLURM_JOB_ID"):
             return (), {}
         return tuple(said["argv"]), dict(said["left"])
     except (ValueError, KeyError, TypeError):
         return (), {}
+
+
+def _in_open_file() -> bytes:
+    """The note where only the file is left of it; from here on it goes no further."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    except OSError:
+        return b""
+    text = b""
+    for number in numbers:
+        try:
+            if _NOTE_FILE in os.readlink(f"/proc/self/fd/{number}"):  # noqa: PTH115
+                text = os.pread(number, _MOST_SCRIPT_BYTES, 0)
+                os.set_inheritable(number, False)
+        except OSError:
+            continue
+    return text
 
 
 def _only_ourselves(argv: Sequence[str]) -> CommandMissingError:
@@ -147,6 +159,10 @@ def _files(command: str, environ: Mapping[str, str]) -> list[str]:
         if stat.S_ISREG(status.st_mode) and os.access(place, os.X_OK):
             found.setdefault((status.st_dev, status.st_ino), os.path.abspath(place))  # noqa: PTH100
     files = [file for file in found.values() if not _is_our_entry(file)]
+    files.sort(key=_names_us)
+    if len(files) > 1 or any(_head(file) != _ELF for file in files):
+        above = _run_above(name)
+        files = [file for file in files if not any(map(_same_as(file), above))]
     if found and not files:
         raise _only_ourselves((command,))
     return files
@@ -168,6 +184,28 @@ def _is_our_entry(file: str) -> bool:
         return False
 
 
+def _names_us(file: str) -> bool:
+    """Whether it is a script that names sbtrain outside its comments: what runs it comes last,
+    if at all."""
+    try:
+        if _head(file) == _ELF:
+            return False
+        with open(file, "rb") as stream:  # noqa: PTH123
+            lines = stream.read(_MOST_SCRIPT_BYTES).split(b"\n")
+    except OSError:
+        return False
+    return any(b"sbtrain" in line.partition(b"#")[0] for line in lines)
+
+
+def _head(file: str) -> bytes:
+    """Its first four bytes; what may be run but not read is no script."""
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123
+            return stream.read(4)
+    except OSError:
+        return _ELF
+
+
 def _started_with(
     argv: tuple[str, ...],
     file: str,
@@ -175,12 +213,8 @@ def _started_with(
     left: Mapping[str, Sequence[str]],
 ) -> Program:
     """The call by this file; where it is a script, with a note."""
-    try:
-        with open(file, "rb") as stream:  # noqa: PTH123
-            head = stream.read(4)
-    except OSError:
-        head = b"\x7fELF"  # what may be run but not read is no script
-    if head == b"\x7fELF":
+    head = _head(file)
+    if head == _ELF:
         return Program(argv=argv, file=file, environ=environ)
     import json
 
@@ -188,25 +222,35 @@ def _started_with(
     note = json.dumps({"argv": argv, "left": left, "job": job})
     if len(note) <= _MOST_NOTE_BYTES:
         environ = {**environ, NOTE: note}
+    notes = (os.memfd_create(_NOTE_FILE),)
+    os.write(notes[0], note.encode(errors="surrogateescape"))
     if not head.startswith(b"#!"):  # a shell runs it all the same
-        return Program(argv=("/bin/bash", file, *argv[1:]), environ=environ)
-    return Program(argv=argv, file=file, environ=environ)
+        argv, file = ("/bin/bash", file, *argv[1:]), "/bin/bash"
+    return Program(argv=argv, file=file, environ=environ, notes=notes)
 
 
-def _runs_above(named_by: int) -> bool:
-    """Whether a process above this one runs the same command of ours. It starts commands of
-    Slurm alone, so that we stand below it by way of one, and the note was lost on the way."""
-    own = _words(os.getpid())
-    told = len(sys.argv) - 1
-    program = own[: len(own) - max(told - named_by, 0)]
-    if len(program) < 2 + named_by or own[len(own) - told :] != sys.argv[1:]:
-        return False
+def _run_above(name: str) -> list[str]:
+    """Files of this name that processes above this one run: as their program, or as the
+    script that an interpreter was given."""
+    found = []
     pid = os.getppid()
     while pid > 1:
-        if _words(pid)[: len(program)] == program:
-            return True
+        found.append(f"/proc/{pid}/exe")
+        script = next((word for word in _words(pid)[1:] if not word.startswith("-")), "")
+        if PurePath(script).name == name:
+            found.append(os.path.join(f"/proc/{pid}/cwd", script))  # noqa: PTH118
         pid = _parent(pid)
-    return False
+    return found
+
+
+def _same_as(file: str) -> Callable[[str], bool]:
+    def same(other: str) -> bool:
+        try:
+            return os.path.samefile(file, other)  # noqa: PTH121
+        except OSError:
+            return False
+
+    return same
 
 
 def _words(pid: int) -> list[str]:

@@ -48,7 +48,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    call = call_under_way(environ, named_by=1)
+    call = call_under_way(environ)
     if call and (argv[:1] == ["status"] or not {*argv[:1]} & COMMANDS.keys()):
         pass_on(call, environ)  # a wrapper of squeue may be made of status
     name = argv[0] if argv and argv[0] in COMMANDS else None

@@ -210,7 +210,7 @@ def test_a_periodic_save_that_fails_is_said_and_the_last_one_ends_the_run(
     ran: list[int] = []
     folder = tmp_path / "checkpoints"
     code = CheckpointError.exit_code
-    with ends_with(code), alone(folder, steps=5, interval_s=1e-6) as run:
+    with ends_with(code), alone(folder, steps=5, interval_s=1e-9) as run:
         for step in run.steps(save=Counter().save):
             ran.append(step)
             if step == 1:

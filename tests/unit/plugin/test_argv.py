@@ -150,7 +150,10 @@ def test_sbatch_reads_the_same(argv: list[str], tmp_path: Path) -> None:
     if script is None:
         return
     (full / script).write_text("#!/bin/sh\n")
-    read = sbatch_reads(argv, cwd=full).options
+    understood = sbatch_reads(argv, cwd=full)
+    read = understood.options
+    if understood.refused:  # since 23.11, where options exclude each other
+        return
     for name in _COMPARED:
         if name == "hold":
             assert ("hold" in read) == any(s.name == "hold" for s in ours)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,12 @@ MOST_STARTS = 6  # a wrapper ends here, so that a fault of ours does not fill th
 class Site:
     """A PATH with wrappers before the command that stands for Slurm's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, named: bool = True) -> None:
         self.folder = folder
+        self.named = named
         self.slurm = self.made("slurm")
-        self.path = [str(self.made("wrap")), str(self.slurm), str(SBTRAIN.parent), "/bin"]
+        self.path = [str(self.made("wrap")), str(self.slurm), str(SBTRAIN.parent)]
+        self.path += [str(self.made("hidden")), "/bin"]
         self.environ = clean_environ(SBTRAIN_HOME=str(folder / "home"), SBTRAIN_SITE="private")
         (folder / "job.sh").write_text("#!/bin/sh\n")
         for name in ("sbatch", "squeue", "scontrol"):
@@ -48,11 +51,18 @@ class Site:
 
     def wrap(self, text: str, *, name: str = "sbatch", folder: str = "wrap") -> Path:
         """A wrapper that counts its starts. COUNT stands for the line that does."""
+        if not self.named:
+            for program in ("sbtrain", "sbtrainctl"):
+                self.put(self.folder / "hidden" / f"do-{program[2:]}", self._through(program))
+                text = re.sub(rf"(?<![/\w]){program}(?=[ '])", f"do-{program[2:]}", text)
         place = self.folder / folder
         place.mkdir(exist_ok=True)
         starts = self.folder / "starts"
         count = f"echo x >> {starts}; [ $(wc -l < {starts}) -le {MOST_STARTS} ] || exit 99"
         return self.put(place / name, text.replace("COUNT", count))
+
+    def _through(self, program: str) -> str:
+        return f'#!/bin/sh\nexec {program} "$@"\n'
 
     def calls(self, name: str) -> Path:
         return self.folder / f"calls-{name}"
@@ -71,9 +81,10 @@ class Site:
         return run_command(words, cwd=self.folder, env=environ, timeout_s=60, check="keep")
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+@pytest.fixture(params=["named", "hidden"])
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Site:
+    """Its wrappers name sbtrain, or run it by way of another script."""
+    return Site(tmp_path, named=request.param == "named")
 
 
 def shell(site: Site) -> None:
@@ -199,7 +210,7 @@ def test_a_wrapper_that_has_the_plan_shown_first_submits_once(site: Site, shows:
     said = site.run("sbtrain", *CALL)
     assert (said.returncode, said.stdout) == (0, "12\n")
     assert len([call for call in site.called() if "--test-only" not in call]) == 1
-    assert site.starts == 1
+    assert site.starts == (0 if site.named else 1)
 
 
 def test_wrappers_that_lead_to_each_other_end(site: Site) -> None:
@@ -215,11 +226,12 @@ def test_wrappers_that_lead_to_each_other_end(site: Site) -> None:
         )
     called = site.run("sbtrain", *CALL)
     assert (called.returncode, called.stdout) == (0, "12\n")
-    assert 1 < site.starts < MOST_STARTS
+    assert site.named or site.starts > 1
+    assert site.starts < MOST_STARTS
 
 
 @pytest.mark.parametrize("program", ["sbtrain", "sbtrainctl"])
-def test_a_file_for_every_command_of_slurm(site: Site, program: str) -> None:
+def test_a_file_for_every_command(site: Site, program: str) -> None:
     """All of them links to one wrapper: what they are asked reaches Slurm as it was said."""
     wrapper = site.wrap(f'#!/bin/sh\nCOUNT\nexec {program} "$@"\n', name="all")
     for name in ("sbatch", "squeue", "scontrol"):
@@ -229,7 +241,7 @@ def test_a_file_for_every_command_of_slurm(site: Site, program: str) -> None:
     for call in (("scontrol", "--version"), ("squeue", "--me", "-h"), ("sbatch", "--help")):
         assert site.run(sys.executable, "-c", code, *call).stdout == "12\n"
         assert site.called(call[0]) == [" ".join(call[1:])]
-    assert site.starts == 3
+    assert site.starts == (0 if site.named else 3)
 
 
 @pytest.mark.parametrize("name", ["squeue", "scontrol"])
@@ -243,14 +255,14 @@ def test_a_question_to_slurm_is_asked_once(site: Site, name: str) -> None:
     assert site.run("sbtrain", *CALL).returncode == 0
     said = site.run("sbtrainctl", "status")
     assert said.returncode == 0
-    assert site.starts == 1
+    assert site.starts == (0 if site.named else 1)
     assert len(site.called("scontrol")) == 1
     (question,) = site.called("squeue")
     assert "--jobs=12" in question
     assert "status" not in question
 
 
-def test_srun_that_runs_sbtrain(site: Site) -> None:
+def test_a_file_for_srun(site: Site) -> None:
     site.wrap('#!/bin/sh\nCOUNT\nexec sbtrain --wait --wrap "$*"\n', name="srun")
     site.put(site.slurm / "srun", f'#!/bin/sh\necho "$@" >> {site.calls("srun")}\n')
     code = (
@@ -259,7 +271,7 @@ def test_srun_that_runs_sbtrain(site: Site) -> None:
     )
     assert site.run(sys.executable, "-c", code).returncode == 0
     assert site.called("srun") == ["-N2 a b"]
-    assert site.starts == 1
+    assert site.starts == (0 if site.named else 1)
 
 
 @pytest.mark.parametrize(
@@ -288,16 +300,36 @@ def test_where_nothing_but_wrappers_is_on_path_it_ends_at_once(
     assert list((site.folder / ".sbtrain/runs").iterdir()) == []
 
 
-def test_a_wrapper_that_clears_the_environment_is_seen_all_the_same(site: Site) -> None:
-    an_empty_environment(site)
-    said = site.run("sbtrain", *CALL)
-    assert said.returncode != 0
-    assert "sbtrain has called itself" in said.stderr
-    assert site.starts == 1
-    assert site.called() == []
-    named = site.run("sbtrain", *CALL, **{FOLDER: str(site.slurm)})
-    assert (named.returncode, named.stdout) == (0, "12\n")
+def an_ancestor_that_clears_all(site: Site) -> None:
+    """Neither environment nor open files reach what it starts."""
+    program = "sbtrain" if site.named else "do-train"
+    site.wrap(
+        f"#!{sys.executable}\nimport os, subprocess, sys\nos.system('''COUNT''')\n"
+        "environ = {name: os.environ[name] for name in ('PATH', 'HOME')}\n"
+        f"sys.exit(subprocess.run(['{program}', *sys.argv[1:]], env=environ).returncode)\n"
+    )
+    if not site.named:
+        site.put(site.folder / "hidden/do-train", '#!/bin/sh\nexec sbtrain "$@"\n')
+
+
+@pytest.mark.parametrize("kind", [an_empty_environment, an_ancestor_that_clears_all])
+@pytest.mark.parametrize("asks", [("--train-steps=5",), ()])
+@pytest.mark.parametrize("first", [("sbtrain",), ("env", "sbatch")])
+def test_a_wrapper_that_clears_the_environment_is_seen_all_the_same(
+    site: Site, first: Sequence[str], asks: Sequence[str], kind: Callable[[Site], None]
+) -> None:
+    kind(site)
+    said = site.run(*first, "--parsable", "-N1", *asks, "job.sh", SBTRAIN_SITE="generic")
+    assert (said.returncode, said.stdout) == (0, "12\n"), said.stderr
     assert len(site.called()) == 1
+    assert site.starts <= 2
+
+
+def test_a_wrapper_that_runs_it_twice_gets_two_jobs(site: Site) -> None:
+    site.wrap('#!/bin/sh\nCOUNT\nsbtrain "$@" & sbtrain "$@"; wait\n')
+    said = site.run("env", "sbatch", *CALL)
+    assert said.stdout == "12\n12\n"
+    assert len(site.called()) == 2
 
 
 def test_slurms_folder_can_be_named(site: Site) -> None:
@@ -309,7 +341,7 @@ def test_slurms_folder_can_be_named(site: Site) -> None:
     assert f"cannot run {site.folder}/no/sbatch: No such file or directory" in said.stderr
 
 
-def test_a_job_script_of_sbtrains_own_is_not_planned_again(site: Site) -> None:
+def test_a_written_job_script_is_not_planned_again(site: Site) -> None:
     """However a wrapper gets here, by ssh or in a container: it has that to submit."""
     assert site.run("sbtrain", *CALL).returncode == 0
     (script,) = (site.folder / ".sbtrain/runs").glob("*/job.sh")
@@ -322,7 +354,8 @@ def test_a_job_script_of_sbtrains_own_is_not_planned_again(site: Site) -> None:
     assert len(site.called()) == 2
 
 
-def test_a_caller_that_is_killed_leaves_nothing_that_goes_on(site: Site) -> None:
+def test_a_caller_that_is_killed_leaves_nothing_that_goes_on(tmp_path: Path) -> None:
+    site = Site(tmp_path, named=False)
     site.wrap('#!/bin/sh\nCOUNT\nsleep 1\nsbtrain "$@"\n')
     environ = {**site.environ, "PATH": os.pathsep.join(site.path)}
     caller = start_process([str(SBTRAIN), *CALL], cwd=site.folder, env=environ)
@@ -352,7 +385,8 @@ def environment_of(site: Site, program: Path) -> Mapping[str, str]:
 def test_the_note_goes_no_further_than_it_must(site: Site) -> None:
     shell(site)
     note = json.loads(environment_of(site, site.slurm / "sbatch")[NOTE])
-    assert note["left"] == {"sbatch": ["/bin/sbatch"]}  # it is a script here
+    names_us = [str(site.folder / "wrap/sbatch")] if site.named else []
+    assert note["left"] == {"sbatch": ["/bin/sbatch", *names_us]}  # it is a script here
     code = (
         "import os, sys; from sbtrain_jobs.process import run_command as r\n"
         f"os.environ[{NOTE!r}] = 'of an outer call'\n"
