@@ -19,7 +19,7 @@ from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
 from sbtrain.slurm.client import SlurmVersion, Submission
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain.submission.additions import additions, with_options
+from sbtrain.submission.additions import Additions, additions, with_options
 from sbtrain.submission.asked import ask
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain.submission.run_files import placed, write_run_folder
@@ -62,12 +62,21 @@ class SlurmRun:
         line = split_command_line([*words, script.name, *self.plan.script_args], FLAGS)
         found = read_directives(script.text, file=script.shown, train_flags=FLAGS)
         said = read_flags(line.train, found.train)
-        asked = ask(line, said, script, found, cwd=self.folder, environ={})
+        asked = ask(
+            line,
+            said,
+            script,
+            found,
+            cwd=self.folder,
+            environ={},
+            launch=self.plan.launch,
+        )
         added = additions(asked, self.plan)
         if not_added:
-            kept = [one for one in added.directives if not one.startswith(f"{not_added}=")]
-            added = replace(added, directives=tuple(kept))
-        self.plan = with_options(asked, placed(self.plan, script, now=datetime.now(UTC)), added)
+            kept = [one for one in added.each if not one.word.startswith(f"{not_added}=")]
+            added = Additions(each=tuple(kept))
+        plan = placed(self.plan, script, launch=self.plan.launch, now=datetime.now(UTC))
+        self.plan = with_options(asked, plan, added)
         parts = JobScript(
             directives=added.directives,
             user_lines=found.kept_lines,
@@ -84,7 +93,8 @@ class SlurmRun:
             token=self.plan.run_id,
             working_dir=self.folder,
         )
-        client = CommandsClient(environ={**os.environ, **self.environment})
+        own = {"VIRTUAL_ENV": sys.prefix}
+        client = CommandsClient(environ={**os.environ, **own, **self.environment})
         self.job_id = client.submit(submission).job_id
         return self.job_id
 

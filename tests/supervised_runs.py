@@ -47,6 +47,7 @@ class SupervisedRun:
         self.environ = {
             "SLURM_JOB_ID": "7",
             "SLURM_JOB_NODELIST": names,
+            "VIRTUAL_ENV": sys.prefix,
             "FAKE_SRUN_PIDS": str(self.folder),
             **self.environ,
         }

@@ -2,7 +2,10 @@
 
 import sys
 
-from sbtrain_staging.commandline import main
+from sbtrain_staging.import_order import own_packages_first
 
 if __name__ == "__main__":
+    own_packages_first()
+    from sbtrain_staging.commandline import main
+
     sys.exit(main())

@@ -131,6 +131,8 @@ def demonstrate(folder: Path, cluster: Path, keep: bool) -> int:
         cluster=cluster,
         environment={**os.environ, "SBTRAIN_HOME": str(folder / "home")},
     )
+    beside_us = Path(sys.executable).parent  # where what the scripts import is installed
+    demo.environment["PATH"] = f"{beside_us}{os.pathsep}{os.environ['PATH']}"
     for name in ("SBTRAIN_SITE", "SLURM_CONF"):
         demo.environment.pop(name, None)
     at = f"--folder={cluster}"

@@ -5,8 +5,9 @@ A training script needs one name of it: ``from sbtrain_jobs import join``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
 
+TYPE_CHECKING = False  # typing itself may be a file of the user's
 if TYPE_CHECKING:
     from sbtrain_jobs.training.session import Run, join
 
@@ -16,6 +17,8 @@ __all__ = ["Run", "join"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter may find us
+        raise ImportError(f"join() needs Python 3.11 or newer, and this is {sys.version}")
     from sbtrain_jobs.training import session
 
     return getattr(session, name)

@@ -1,6 +1,7 @@
 """The folder of a run: every name in it, and which of them are there.
 
 plan.json, job.sh, script/NAME    what was submitted
+python/                           links to sbtrain's packages, for scripts of any interpreter
 ledger.jsonl                      the cause ledger
 checkpoints/                      unless the user names another folder
 final/result.json                 what the script reported
@@ -83,6 +84,10 @@ class RunFolder:
     def script(self, name: str) -> Path:
         return self.path / "script" / name
 
+    @property
+    def python(self) -> Path:
+        return self.path / "python"
+
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(path=self.path / "attempts" / str(number))
 
@@ -105,6 +110,11 @@ class RunFolder:
         if number == self.path.name or not number.isdecimal():
             return None
         return RunFolder(path=self.path.parent), number
+
+
+def own_packages(plan: Plan) -> Path:
+    """Where the run's packages are linked; the tasks of an array have those of the array."""
+    return RunFolder(path=Path(plan.script).parent.parent).python
 
 
 def plan_of_task(plan: Plan, task: str) -> Plan:

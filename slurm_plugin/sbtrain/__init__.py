@@ -5,8 +5,7 @@ A training script needs one name of it: ``from sbtrain import join``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing itself may be a file of the user's
 if TYPE_CHECKING:
     from sbtrain_jobs import Run, join
 

@@ -149,7 +149,11 @@ class Agent:
         if uses_training_api(self._plan.script):
             self._ignored = tuple(n for n in self._signals if n != signal.SIGTERM)
         argv = trainer_argv(
-            self._plan.script, self._plan.script_args, shebang=shebang, python=sys.executable
+            self._plan.script,
+            self._plan.script_args,
+            shebang=shebang,
+            python=sys.executable,
+            environ=self._environ,
         )
         for rank, port in zip(self._ranks, self._ports, strict=True):
             context = RoleContext(

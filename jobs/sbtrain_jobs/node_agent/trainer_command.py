@@ -3,43 +3,60 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import PurePath
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 
+from sbtrain_jobs.run_folder import own_packages
 from sbtrain_perf.request import Plan
 
-# Interpreters of the system: a script that names one of them runs in sbtrain's own Python.
-_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
+_OF_THE_SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")  # here no user installs packages
 
 
 def trainer_argv(
-    script: str, args: Sequence[str], *, shebang: str, python: str
+    script: str, args: Sequence[str], *, shebang: str, python: str, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """How a user's script is run, whether or not it may be executed.
 
     Args:
-        shebang: its first line when that starts with "#!", else "".
-        python: sbtrain's interpreter; it runs Python scripts, except one whose shebang
-            names an interpreter of the user's own, outside the system's folders.
+        shebang: its first line when that starts with "#!", else "": what it names runs it,
+            as the kernel would.
+        python: sbtrain's interpreter; it runs a Python script without a shebang where the
+            user has no environment of his own.
+        environ: the job's, which is that of the submission.
     """
     words = shebang.removeprefix("#!").split(maxsplit=1)
-    interpreter = PurePath(words[0]) if words else None
-    program = interpreter
-    if interpreter is not None and interpreter.name == "env" and len(words) > 1:
-        program = PurePath(words[1].removeprefix("-S").split()[0])
-    is_python = program is not None and program.name.startswith("python")
-    if is_python or PurePath(script).suffix == ".py":
-        if is_python and program is not None and program.is_absolute():
-            python = python if str(program.parent) in _SYSTEM_FOLDERS else str(program)
-        return (python, script, *args)
-    if interpreter is None:
-        return ("/bin/bash", script, *args)
-    # The kernel hands all that follows the interpreter over as one argument.
-    return (*(word.strip() for word in words), script, *args)
+    if words:
+        # The kernel hands all that follows the interpreter over as one argument.
+        return (*(word.strip() for word in words), script, *args)
+    if PurePath(script).suffix == ".py":
+        return (_users_python(environ) or python, script, *args)
+    return ("/bin/bash", script, *args)
+
+
+def _users_python(environ: Mapping[str, str]) -> str:
+    """That of the active virtual or conda environment, or of a module that was loaded."""
+    folders = [environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    places = [Path(folder, "bin") for folder in folders if folder]
+    path = environ.get("PATH", "").split(os.pathsep)
+    first = next((Path(one) for one in path if _is_program(Path(one, "python3"))), None)
+    if first is not None and str(first) not in _OF_THE_SYSTEM:
+        places.append(first)
+    for place in places:
+        for name in ("python3", "python"):
+            if _is_program(place / name):
+                return str(place / name)
+    return ""
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 def import_path(plan: Plan, inherited: str) -> dict[str, str]:
-    """Where a copy of a Python script finds the modules that lie beside the original."""
+    """Where a copy of a Python script finds the modules that lie beside the original, and,
+    last, where any interpreter finds `join`."""
     if not plan.script_dir:
         return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (plan.script_dir, inherited)))}
+    ours = own_packages(plan)
+    found = (plan.script_dir, inherited, str(ours) if ours.is_dir() else "")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, found))}

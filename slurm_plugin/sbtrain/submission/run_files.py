@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import sbtrain
+import sbtrain_jobs
+import sbtrain_perf
+import sbtrain_staging
 from sbtrain.errors import HomeError
 from sbtrain.options.script import Script
 from sbtrain_jobs.run_folder import RunFolder
@@ -57,6 +61,10 @@ def write_run_folder(plan: Plan, *, script: Script, job_text: str) -> Path:
         copy = Path(plan.script)
         copy.parent.mkdir(mode=0o700)
         publish_bytes(copy, script.content, mode=0o700)
+        run_folder.python.mkdir(mode=0o700)
+        for package in (sbtrain, sbtrain_jobs, sbtrain_perf, sbtrain_staging):
+            (found,) = package.__path__
+            (run_folder.python / package.__name__).symlink_to(found)
         publish_bytes(run_folder.plan, plan_to_json(plan).encode())
         publish_bytes(run_folder.job_script, job_text.encode("utf-8", errors="surrogateescape"))
     except BaseException as error:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from plans import example_plan
 from sbtrain_jobs.ending.grace import warning_s
 from sbtrain_jobs.layouts.environment import RoleContext, role_environment
 from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on
-from sbtrain_jobs.node_agent.trainer_command import trainer_argv
+from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
 from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
 from sbtrain_perf.request import DataSet, Plan, Role
 
@@ -133,14 +134,17 @@ def test_servers_and_their_coordinator_see_no_gpu() -> None:
     ("script", "shebang", "argv"),
     [
         ("/a/train.py", "", ("/v/python", "/a/train.py", "-x")),
-        ("/a/train.py", "#!/usr/bin/env python3", ("/v/python", "/a/train.py", "-x")),
-        ("/a/train", "#!/usr/bin/env -S python3 -u", ("/v/python", "/a/train", "-x")),
-        ("/a/train", "#!/usr/bin/python3", ("/v/python", "/a/train", "-x")),
         (
             "/a/train.py",
-            "#!/home/u/e/bin/python",
-            ("/home/u/e/bin/python", "/a/train.py", "-x"),
+            "#!/usr/bin/env python3",
+            ("/usr/bin/env", "python3", "/a/train.py", "-x"),
         ),
+        (
+            "/a/t",
+            "#!/usr/bin/env -S python3 -u",
+            ("/usr/bin/env", "-S python3 -u", "/a/t", "-x"),
+        ),
+        ("/a/train", "#!/usr/bin/python3", ("/usr/bin/python3", "/a/train", "-x")),
         ("/a/train.sh", "", ("/bin/bash", "/a/train.sh", "-x")),
         ("/a/train.sh", "#!/bin/bash -l", ("/bin/bash", "-l", "/a/train.sh", "-x")),
         ("/a/t", "#!/bin/sh -e -u", ("/bin/sh", "-e -u", "/a/t", "-x")),
@@ -150,7 +154,36 @@ def test_servers_and_their_coordinator_see_no_gpu() -> None:
 def test_scripts_run_as_their_first_line_says(
     script: str, shebang: str, argv: tuple[str, ...]
 ) -> None:
-    assert trainer_argv(script, ("-x",), shebang=shebang, python="/v/python") == argv
+    said = trainer_argv(script, ("-x",), shebang=shebang, python="/v/python", environ={})
+    assert said == argv
+
+
+def test_a_python_script_runs_in_its_users_environment(tmp_path: Path) -> None:
+    """The active one first; a module's next; the system's own has none of his packages."""
+
+    def python_of(**environ: str) -> str:
+        said = trainer_argv("/t.py", (), shebang="", python="/v/python", environ=environ)
+        return said[0]
+
+    for name in ("venv", "conda", "module"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin/python3").touch(mode=0o700)
+    venv, conda, module = (str(tmp_path / name) for name in ("venv", "conda", "module"))
+    path = f"{module}/bin:/usr/bin"
+    assert python_of(VIRTUAL_ENV=venv, CONDA_PREFIX=conda, PATH=path) == f"{venv}/bin/python3"
+    assert python_of(CONDA_PREFIX=conda, PATH=path) == f"{conda}/bin/python3"
+    assert python_of(PATH=path) == f"{module}/bin/python3"
+    assert python_of(PATH="/usr/bin") == "/v/python"
+    assert python_of(VIRTUAL_ENV="/gone") == "/v/python"
+
+
+def test_join_is_found_last(tmp_path: Path) -> None:
+    plan = example_plan(script=str(tmp_path / "script/train.py"), script_dir="/home/ada")
+    assert import_path(plan, "/opt/lib") == {"PYTHONPATH": "/home/ada:/opt/lib"}
+    (tmp_path / "python").mkdir()
+    assert import_path(plan, "/opt/lib") == {
+        "PYTHONPATH": f"/home/ada:/opt/lib:{tmp_path}/python"
+    }
 
 
 def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:

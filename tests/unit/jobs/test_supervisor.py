@@ -40,7 +40,12 @@ def processes_of(run: SupervisedRun) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                line = (
+                    (entry / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                )
             except OSError:
                 continue
             if str(run.folder) in line:
