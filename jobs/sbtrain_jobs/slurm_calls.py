@@ -185,8 +185,8 @@ def _is_our_entry(file: str) -> bool:
 
 
 def _names_us(file: str) -> bool:
-    """Whether it is a script that names sbtrain outside its comments: what runs it comes last,
-    if at all."""
+    """Whether it is a script that names our commands outside its comments. A folder of that
+    name does not count."""
     try:
         if _head(file) == _ELF:
             return False
@@ -194,7 +194,10 @@ def _names_us(file: str) -> bool:
             lines = stream.read(_MOST_SCRIPT_BYTES).split(b"\n")
     except OSError:
         return False
-    return any(b"sbtrain" in line.partition(b"#")[0] for line in lines)
+    import re
+
+    named = re.compile(rb"sbtrain(?:ctl)?(?![\w./-])|sbtrain\.commands")
+    return any(named.search(line.partition(b"#")[0]) for line in lines)
 
 
 def _head(file: str) -> bytes:
