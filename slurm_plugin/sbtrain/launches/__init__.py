@@ -1,0 +1,1 @@
+"""What a script starts by itself, read from its text without running it."""
