@@ -12,26 +12,21 @@ from __future__ import annotations
 import queue
 import signal
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry
+from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.record.run_record import RunRecord
-from sbtrain_jobs.run_folder import AttemptFolder
-from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.staged_data import wants_staging
-from sbtrain_jobs.supervisor.attempt_steps import AttemptSteps
-from sbtrain_jobs.supervisor.events import Events
+from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
 from sbtrain_jobs.supervisor.launch_notes import apart_by_launch
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
-from sbtrain_jobs.supervisor.staging_step import may_succeed_again, why_failed
+from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
 from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
@@ -47,8 +42,7 @@ from sbtrain_jobs.wire.messages import (
     StepsDone,
 )
 from sbtrain_jobs.wire.reach import candidate_addresses
-from sbtrain_perf.request import Plan
-from sbtrain_perf.wording import count, size
+from sbtrain_perf.wording import count
 
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
@@ -65,34 +59,16 @@ OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry ou
 class AttemptPhases:
     """Runs to its Outcome in the calling thread."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        plan_path: str,
-        job: SlurmJob,
-        *,
-        attempt: int,
-        folder: AttemptFolder,
-        record: RunRecord,
-        events: Events,
-        inquiry: CauseInquiry,
-        environ: Mapping[str, str],
-        token: str,
-    ) -> None:
-        self._plan = plan
-        self._job = job
-        self._folder = folder
-        self._record = record
-        self._events = events
-        self._inquiry = inquiry
-        self._steps = AttemptSteps(
-            plan,
-            plan_path,
-            folder,
-            environ={**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token},
-            sink=events.put,
-        )
+    def __init__(self, attempt: Attempt) -> None:
+        self._plan = plan = attempt.plan
+        self._job = job = attempt.job
+        self._folder = attempt.folder
+        self._record = record = attempt.record
+        self._events = attempt.events
+        self._inquiry = attempt.inquiry
+        self._steps = AttemptSteps(attempt)
         self._say = record.progress.say
+        self._staging = Staging(plan, attempt.folder, steps=self._steps, say=self._say)
         self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
         self._roster = Roster(plan, job.nodes)
         self._rendezvous = Rendezvous(plan, job.nodes)
@@ -105,18 +81,17 @@ class AttemptPhases:
         self._ask_again_s = 0.0
         self._overdue_said = False
         self._closing_by_s: float | None = None
-        self._staged_again = False
         self._finished = False  # before anybody was told to end
         self._failure: Failure | None = None
         self._end_by_s = 0.0
-        self._listener = ControlListener(token=token, sink=events.put)
+        self._listener = ControlListener(token=attempt.token, sink=attempt.events.put)
 
     def run(self) -> Outcome:
         """Raises LaunchError when the steps cannot be started at all."""
         try:
             self._inquiry.ask()  # a notice may have come before anyone listened
             if wants_staging(self._plan):
-                self._begin_staging()
+                self._staging.begin()
             else:
                 self._begin_agents()
             while not self._over():
@@ -129,20 +104,6 @@ class AttemptPhases:
             self._steps.close()
 
     # -- beginnings --------------------------------------------------------------------
-
-    def _begin_staging(self) -> None:
-        data, nodes = size(self._plan.data.total_bytes), count(self._plan.nodes, "node")
-        self._say(f"staging {data} to {nodes}")
-        self._steps.start_staging()
-
-    def _stages_again(self, returncode: int) -> bool:
-        """One more try where a rank of staging died without a word."""
-        if self._staged_again or not may_succeed_again(self._folder, returncode=returncode):
-            return False
-        self._staged_again = True
-        self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
-        self._begin_staging()
-        return True
 
     def _begin_agents(self) -> None:
         self._phase = "meeting"
@@ -245,7 +206,7 @@ class AttemptPhases:
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
             return
         if event.name == "staging":
-            if event.returncode != 0 and self._stages_again(event.returncode):
+            if event.returncode != 0 and self._staging.begins_again(event.returncode):
                 return
             if event.returncode != 0:
                 nodes, code = self._job.nodes, event.returncode

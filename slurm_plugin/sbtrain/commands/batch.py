@@ -1,7 +1,7 @@
 """`python -m sbtrain.commands.batch PLAN_JSON`: what the job script ends in.
 
-It becomes the job's batch process: it catches Slurm's signals, runs the plan, and exits
-with the exit code of training.
+It becomes the job's batch process: it catches Slurm's signals, runs the plan, and ends as
+training, or the script that starts it, has ended: with its exit code, or by its signal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain_jobs.signals import ALWAYS, catch
+from sbtrain_jobs.batch_step import BatchStep, batch_step
+from sbtrain_jobs.signals import ALWAYS, catch, end_by
 
 if TYPE_CHECKING:
     from sbtrain_jobs.supervisor.events import Events
@@ -22,7 +23,7 @@ EXIT_USAGE = 2
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The exit status of the job."""
+    """The exit status of the job. Where its script was ended by a signal, so are we."""
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write("usage: python -m sbtrain.commands.batch PLAN_JSON\n")
@@ -30,10 +31,13 @@ def main(argv: list[str] | None = None) -> int:
     # Before anything slow is imported: Slurm may signal a job as soon as it runs.
     events: Events = queue.SimpleQueue()
     catch(ALWAYS, events.put)
-    return _run(words[0], events)
+    code = _run(words[0], events, batch_step())
+    if code < 0:
+        end_by(-code)
+    return code
 
 
-def _run(plan_path: str, events: Events) -> int:
+def _run(plan_path: str, events: Events, step: BatchStep) -> int:
     from sbtrain.slurm.command_client import CommandsClient
     from sbtrain.slurm.outer_job import without_outer_run
     from sbtrain.slurm.own_job import OwnJobControl, is_batch_script, own_job
@@ -61,6 +65,7 @@ def _run(plan_path: str, events: Events) -> int:
             control=OwnJobControl(client=client, job=job),
             environ=without_outer_run(os.environ),
             events=events,
+            step=step,
         )
     except (SbtrainError, StagingError) as error:
         sys.stderr.write(f"sbtrain: error: {error.message}\n")
