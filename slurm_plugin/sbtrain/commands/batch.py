@@ -6,6 +6,7 @@ training, or the script that starts it, has ended: with its exit code, or by its
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import queue
 import sys
@@ -17,7 +18,10 @@ from sbtrain_jobs.batch_step import BatchStep, batch_step
 from sbtrain_jobs.signals import ALWAYS, catch, end_by
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sbtrain_jobs.supervisor.events import Events
+    from sbtrain_perf.request import Plan
 
 EXIT_USAGE = 2
 
@@ -48,7 +52,7 @@ def _run(plan_path: str, events: Events, step: BatchStep) -> int:
     from sbtrain_staging.errors import StagingError
 
     try:
-        plan = read_plan(plan_path)
+        plan = _with_nodes(read_plan(plan_path), os.environ)
         client = CommandsClient(limit_warning_s=warning_s(plan.sbatch_options) + 60.0)
         job = own_job(
             plan,
@@ -72,6 +76,16 @@ def _run(plan_path: str, events: Events, step: BatchStep) -> int:
         if error.hint:
             sys.stderr.write(f"sbtrain: {error.hint}\n")
         return error.exit_code
+
+
+def _with_nodes(plan: Plan, environ: Mapping[str, str]) -> Plan:
+    """A script that starts its ranks itself runs on the nodes that the job has got."""
+    from sbtrain_jobs.hostlist import expand
+
+    if plan.launch != "script":
+        return plan
+    nodes = len(expand(environ.get("SLURM_JOB_NODELIST", "")))
+    return dataclasses.replace(plan, nodes=nodes or plan.nodes)
 
 
 def _warn(words: str) -> None:
