@@ -30,6 +30,8 @@ class SupervisedRun:
     plan: Plan
     environ: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    stdin: int = subprocess.DEVNULL
+    descriptors: tuple[int, ...] = ()  # that it inherits
 
     @property
     def run_dir(self) -> Path:
@@ -63,8 +65,10 @@ class SupervisedRun:
                     str(self.folder),
                 ],
                 env={**os.environ, "PATH": path, **self.environ},
+                stdin=self.stdin,
                 stdout=output,
                 stderr=output,
+                pass_fds=self.descriptors,
             )
 
     def signal(self, number: signal.Signals) -> None:

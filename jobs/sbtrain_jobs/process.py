@@ -2,19 +2,22 @@
 
 Never through a shell; always in a session of its own, so that a signal to sbtrain does not
 reach the program by accident; always with an end in time; and Slurm's commands never so that
-they lead back to sbtrain.
+they lead back to sbtrain. A user's batch script alone is started as Slurm would start it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from sbtrain_jobs.batch_step import BatchStep, open_descriptors
 from sbtrain_jobs.errors import CommandFailedError, CommandMissingError, CommandTimeoutError
 from sbtrain_jobs.slurm_calls import program_for
 
@@ -129,7 +132,7 @@ def start_process(
             start_new_session=True,
             pass_fds=(*pass_fds, *program.notes),
             # What it calls is loaded before the fork.
-            preexec_fn=None if outlives_us else _die_with(os.getpid()),  # noqa: PLW1509
+            preexec_fn=None if outlives_us else dying_with(os.getpid()),  # noqa: PLW1509
         )
     except (FileNotFoundError, PermissionError) as error:
         raise CommandMissingError(
@@ -140,7 +143,8 @@ def start_process(
             os.close(note)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def dying_with(parent: int) -> Callable[[], None]:
+    """What a child calls to be killed when the thread that started it ends."""
     import ctypes
 
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -152,6 +156,49 @@ def _die_with(parent: int) -> Callable[[], None]:
             os._exit(128 + signal.SIGKILL)
 
     return in_child
+
+
+def start_in_batch_step(
+    argv: Sequence[str], *, environ: Mapping[bytes, bytes], step: BatchStep
+) -> int:
+    """Start a program as Slurm starts a batch script: leader of a process group, all signals as
+    they are by default, with the step's own open files and limits and no others.
+
+    Returns:
+        Its process id; the caller reaps it.
+
+    Raises:
+        OSError: it is not there or may not be run.
+    """
+    ours = [fd for fd in open_descriptors() - step.descriptors if _is_handed_on(fd)]
+    with _open_files(step.open_files):
+        return os.posix_spawn(
+            argv[0],
+            list(argv),
+            environ,
+            file_actions=[(os.POSIX_SPAWN_CLOSE, fd) for fd in ours],
+            setpgroup=0,
+            setsigmask=(),
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+
+
+def _is_handed_on(descriptor: int) -> bool:
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False  # closed meanwhile
+
+
+@contextlib.contextmanager
+def _open_files(limits: tuple[int, int]) -> Iterator[None]:
+    """What is started here gets these limits."""
+    ours = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, ours)
 
 
 def end_session(process: Child) -> None:

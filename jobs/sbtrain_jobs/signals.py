@@ -1,15 +1,29 @@
-"""Which signals are a notice to stop, and how they are caught without losing one."""
+"""Which signals are a notice to stop, and how they are caught without losing one; what else
+is to be known of a process's signals."""
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 from sbtrain_jobs.errors import LaunchError
 
 # What Slurm sends depends on its version, the partition and sbatch's --signal; never CONT,
 # which it sends along with the others and which says nothing.
 ALWAYS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+# Signals that are not passed on: no process can catch them, or they tell of its own doings.
+_OWN = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
+    *(signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    *(signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT),
+}
+PASSED_ON = tuple(sorted(set(signal.Signals) - _OWN))
+_PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 def notice_signals(preemption_signal: str) -> tuple[signal.Signals, ...]:
@@ -48,3 +62,40 @@ def catch(numbers: Sequence[signal.Signals], told: Callable[[signal.Signals], No
     """
     for number in numbers:
         signal.signal(number, lambda received, _frame: told(signal.Signals(received)))
+
+
+def handles(number: signal.Signals, pid: int) -> bool:
+    """Whether a process has a handler of its own for a signal; proc(5), SigCgt.
+
+    Raises:
+        OSError, ValueError: it is gone.
+    """
+    status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    return bool(_mask(status, "SigCgt") >> (number - 1) & 1)
+
+
+def is_pending(number: signal.Signals, pid: int) -> bool:
+    """Whether a signal waits for a process that blocks it; proc(5), ShdPnd."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        return bool(_mask(status, "ShdPnd") >> (number - 1) & 1)
+    except (OSError, ValueError):
+        return False
+
+
+def end_by(number: int) -> NoReturn:
+    """End this process as a signal ends one that does not handle it, without a core file."""
+    import ctypes
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if (prctl := getattr(ctypes.CDLL(None), "prctl", None)) is not None:
+        prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the limit does not bind a kernel that pipes cores
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # what the signal left undone
+
+
+def _mask(status: str, name: str) -> int:
+    return int(status.partition(f"\n{name}:")[2].split(maxsplit=1)[0], 16)

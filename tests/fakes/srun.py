@@ -71,6 +71,7 @@ def main(argv: list[str]) -> int:
 def environment(task: int, tasks: int) -> dict[str, str]:
     return {
         **os.environ,
+        "SLURM_STEP_ID": str(os.getpid()),
         "SLURM_NODEID": str(task),
         "SLURM_PROCID": str(task),
         "SLURM_NTASKS": str(tasks),

@@ -20,6 +20,7 @@ from typing import cast, get_args
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandTimeoutError
 from sbtrain_jobs.hostlist import expand
+from sbtrain_jobs.signals import end_by
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor import rendezvous, step_tally
 from sbtrain_jobs.supervisor.supervise import supervise
@@ -97,4 +98,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if (code := main(sys.argv[1:])) < 0:
+        end_by(-code)  # as the batch script does
+    sys.exit(code)

@@ -28,7 +28,7 @@ from sbtrain.runs.run_status import LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE
-from sbtrain_jobs.layouts.environment import RoleContext, role_environment
+from sbtrain_jobs.layouts.environment import RoleContext, role_environment, run_environment
 from sbtrain_jobs.node_agent.agent import NOT_STARTED
 from sbtrain_jobs.record.ledger import END_CAUSES_FINAL
 from sbtrain_jobs.run_folder import RunFolder
@@ -74,6 +74,8 @@ def test_environment_names_all_that_a_trainer_gains() -> None:
     )
     said = set(re.findall(r"`([A-Z_0-9]+)`", page("environment.md")))
     assert set(role_environment(plan, context, visible_devices="0")) <= said
+    marked = [cell for cell in first_cells(page("environment.md")) if cell.endswith("*")]
+    assert set(run_environment(plan, context)) == set(re.findall(r"`(\w+)`", str(marked)))
 
 
 def errors_of(kind: type[Exception]) -> Iterator[type[Exception]]:

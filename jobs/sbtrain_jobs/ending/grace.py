@@ -37,3 +37,8 @@ def warning_s(sbatch_options: Sequence[str]) -> float:
         seconds = value.rpartition("@")[2] if "@" in value else ""
         found = float(seconds) if seconds.isdecimal() else SIGNAL_WARNING_S
     return found
+
+
+def signal_is_ours(sbatch_options: Sequence[str]) -> bool:
+    """Whether the user has asked for no --signal of his own: his stands last of all options."""
+    return not (sbatch_options and sbatch_options[-1].startswith("--signal="))

@@ -38,11 +38,13 @@ class EndNotice:
         self._problem = found.problem
         return named
 
-    def write(self) -> None:
+    def write(self, *, aloud: bool = True) -> None:
         """Once, and once more when the cause comes to be named."""
         if self._written is not None and (is_named(self._written) or not is_named(self.cause)):
             return
         self._written = self.cause
         self._record.write("notice", cause=self.cause, detail=self.detail)
+        if not aloud:
+            return
         problem = f" ({self._problem})" if self._problem and self.cause == "unknown" else ""
         self._record.progress.say(f"cause: {_IN_WORDS.get(self.cause, self.cause)}{problem}")

@@ -18,6 +18,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEnd:
+    """Of a script that started its ranks itself. code: its exit status, negative for a signal;
+    None where it has not begun, or not ended."""
+
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What is known when all processes of the attempt have ended."""
 
@@ -31,3 +39,4 @@ class Outcome:
     steps_done: bool = False  # all, and their state is saved; the script may still run
     shortfall: str = ""  # planned steps that a finished script has not done, in words
     stuck: str = ""  # it kept nothing new, in words
+    script: ScriptEnd | None = None  # where that ran, and no trainers of ours

@@ -17,7 +17,7 @@ STUCK_HINT = (
 )
 
 # Causes that explain a failing trainer by themselves: Slurm is taking the nodes away.
-_TAKEN: tuple[EndCause, ...] = ("preempted", "cancelled", "requeued", "node-fail")
+TAKEN: tuple[EndCause, ...] = ("preempted", "cancelled", "requeued", "node-fail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +46,13 @@ class Facts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """action "wait": Slurm is about to act, or does not answer; ask again in a while.
-    cause: as the ledger records it."""
+    cause: as the ledger records it. signal: by which the job is to end, as its script did."""
 
     action: Literal["end", "requeue", "wait"]
     exit_code: int
     cause: str
     words: str = ""
+    signal: int = 0
 
 
 def judge(facts: Facts) -> Verdict:
@@ -63,7 +64,7 @@ def judge(facts: Facts) -> Verdict:
         return Verdict(action="end", exit_code=exit_status(facts.failed_code), cause="failed")
     if facts.nodes_lost and facts.cause in ("none", "unknown"):
         return Verdict(action="wait", exit_code=EXIT_STOPPED, cause="node-fail")
-    if facts.noticed or facts.cause in _TAKEN:
+    if facts.noticed or facts.cause in TAKEN:
         return after_notice(facts)
     return Verdict(
         action="end",
@@ -104,7 +105,7 @@ def exit_status(returncode: int) -> int:
 
 
 def _is_failure(facts: Facts) -> bool:
-    if facts.failed_code is None or facts.cause in _TAKEN:
+    if facts.failed_code is None or facts.cause in TAKEN:
         return False
     if not facts.failed_first:
         return False  # told to stop, and did not do it well

@@ -17,30 +17,53 @@ TRAINER_VARIABLES = frozenset(
         *("SBTRAIN_PLAN", "SBTRAIN_RUN_ID", "SBTRAIN_RUN_DIR", "SBTRAIN_ATTEMPT"),
         *("SBTRAIN_JOB_ID", "SBTRAIN_ROLE", "SBTRAIN_ROLE_INDEX", "SBTRAIN_RANK"),
         *("SBTRAIN_WORLD_SIZE", "SBTRAIN_NODE", "SBTRAIN_DATA", "SBTRAIN_CONTROL"),
-        *("SBTRAIN_TOKEN", "SBTRAIN_SCRIPT_DIR", "TF_CONFIG", "TF_GRPC_REUSE_PORT"),
-        *("PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
-        *("LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"),
+        *("SBTRAIN_TOKEN", "SBTRAIN_SCRIPT_DIR", "SBTRAIN_CHECKPOINT_DIR", "TF_CONFIG"),
+        *("TF_GRPC_REUSE_PORT", "PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "RANK"),
+        *("WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"),
     )
 )
 TEMPORARY_PREFIX = "tmp-sbtrain-"  # of the folder that TMPDIR names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoleContext:
-    """What one trainer's environment is made of, beside the plan.
+class RunContext:
+    """What an environment gains of the run, beside the plan.
 
-    addresses[r] is host:port of plan.roles[r]; data are the paths on this node; job_id is
-    Slurm's number; control is host:port of the supervisor as this node reaches it.
+    data are the paths on this node; job_id is Slurm's number; control says where the supervisor
+    listens: host:port as this node reaches it, or all that it may be reached at.
     """
 
-    rank: int
     attempt: int
     job_id: str
     plan_path: str
-    addresses: tuple[str, ...]
     data: tuple[str, ...]
     control: str
     token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleContext(RunContext):
+    """What one trainer's environment is made of; addresses[r] is host:port of plan.roles[r]."""
+
+    rank: int
+    addresses: tuple[str, ...]
+
+
+def run_environment(plan: Plan, context: RunContext) -> dict[str, str]:
+    """What all that runs under sbtrain gains: all that a script gains that starts its ranks
+    itself."""
+    return {
+        "SBTRAIN_PLAN": context.plan_path,
+        "SBTRAIN_RUN_ID": plan.run_id,
+        "SBTRAIN_RUN_DIR": plan.run_dir,
+        "SBTRAIN_ATTEMPT": str(context.attempt),
+        "SBTRAIN_JOB_ID": context.job_id,
+        "SBTRAIN_DATA": os.pathsep.join(context.data),
+        "SBTRAIN_CHECKPOINT_DIR": plan.checkpoint_dir,
+        "SBTRAIN_CONTROL": context.control,
+        "SBTRAIN_TOKEN": context.token,
+        "SBTRAIN_SCRIPT_DIR": plan.script_dir or str(PurePath(plan.script).parent),
+    }
 
 
 def role_environment(
@@ -54,20 +77,12 @@ def role_environment(
     role = plan.roles[context.rank]
     on_node = [r for r in plan.roles if r.node == role.node]
     values = {
-        "SBTRAIN_PLAN": context.plan_path,
-        "SBTRAIN_RUN_ID": plan.run_id,
-        "SBTRAIN_RUN_DIR": plan.run_dir,
-        "SBTRAIN_ATTEMPT": str(context.attempt),
-        "SBTRAIN_JOB_ID": context.job_id,
+        **run_environment(plan, context),
         "SBTRAIN_ROLE": role.name,
         "SBTRAIN_ROLE_INDEX": str(role.index),
         "SBTRAIN_RANK": str(context.rank),
         "SBTRAIN_WORLD_SIZE": str(plan.workers),
         "SBTRAIN_NODE": str(role.node),
-        "SBTRAIN_DATA": os.pathsep.join(context.data),
-        "SBTRAIN_CONTROL": context.control,
-        "SBTRAIN_TOKEN": context.token,
-        "SBTRAIN_SCRIPT_DIR": plan.script_dir or str(PurePath(plan.script).parent),
         "TF_CONFIG": tf_config(plan, context.rank, context.addresses),
         # The agent holds the port; without this TensorFlow refuses to share it.
         "TF_GRPC_REUSE_PORT": "true",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sbtrain_jobs.process import start_process
+from sbtrain_jobs.signals import handles
 
 COPY_BYTES = 1 << 16
 TERM_TO_KILL_S = 5.0  # of the grace, for trainers that have had another signal first
@@ -132,19 +133,15 @@ class TrainerProcess:
 
 
 def processes_handling(number: signal.Signals, *, session: int) -> tuple[int, ...]:
-    """The processes of a session that have a handler of their own for a signal; proc(5),
-    SigCgt. Its leader must not have been reaped."""
+    """The processes of a session that have a handler of their own for a signal. Its leader
+    must not have been reaped."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         with contextlib.suppress(OSError, ValueError):
             pid = int(entry.name)
-            if os.getsid(pid) != session:
-                continue
-            status = (entry / "status").read_text(errors="replace")
-            caught = int(status.partition("\nSigCgt:")[2].split(maxsplit=1)[0], 16)
-            if caught >> (number - 1) & 1:
+            if os.getsid(pid) == session and handles(number, pid):
                 found.append(pid)
     return tuple(found)
 

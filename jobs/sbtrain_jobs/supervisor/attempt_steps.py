@@ -1,35 +1,51 @@
-"""The steps of an attempt, one after another: staging, then the agents. None outlives it."""
+"""What an attempt is made of, and its own steps, one after another: staging, then the agents.
+None outlives it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from sbtrain_jobs.ending.cause import CauseInquiry
+from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import AttemptFolder
+from sbtrain_jobs.slurm_job import SlurmJob
+from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
-from sbtrain_jobs.supervisor.srun_step import SlurmStep, StepEnded
+from sbtrain_jobs.supervisor.srun_step import SlurmStep
 from sbtrain_perf.request import Plan
 
 END_WITHIN_S = 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """plan_path: the plan's file; every node must be able to read it. environ: of the batch
+    step, for what we start ourselves. token: lets a process in."""
+
+    plan: Plan
+    plan_path: str
+    job: SlurmJob
+    number: int
+    folder: AttemptFolder
+    record: RunRecord
+    events: Events
+    inquiry: CauseInquiry
+    environ: Mapping[str, str]
+    token: str
+
+
 class AttemptSteps:
     """Starts them with the batch script's environment and what is added to it."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        plan_path: str,
-        folder: AttemptFolder,
-        *,
-        environ: Mapping[str, str],
-        sink: Callable[[StepEnded], None],
-    ) -> None:
-        self._plan = plan
-        self._plan_path = plan_path
-        self._folder = folder
-        self._environ = environ
-        self._sink = sink
+    def __init__(self, attempt: Attempt) -> None:
+        self._plan = attempt.plan
+        self._plan_path = attempt.plan_path
+        self._folder = attempt.folder
+        own = {"SBTRAIN_ATTEMPT": str(attempt.number), "SBTRAIN_TOKEN": attempt.token}
+        self._environ = {**attempt.environ, **own}
+        self._sink = attempt.events.put
         self._current: SlurmStep | None = None
 
     @property

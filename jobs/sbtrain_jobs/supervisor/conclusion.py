@@ -19,6 +19,7 @@ from sbtrain_jobs.ending.cause import (
 )
 from sbtrain_jobs.ending.job_control import JobControl
 from sbtrain_jobs.ending.outcome import Failure, Outcome
+from sbtrain_jobs.ending.script_verdict import judge_script
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE, Facts, Verdict, judge
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.run_record import RunRecord
@@ -67,14 +68,15 @@ class Aftermath:
         self._say = record.progress.say
 
     def conclude(self, outcome: Outcome) -> int:
-        """The exit code of the job; the caller has nothing left to do but exit with it."""
-        verdict = judge(self._facts(outcome))
+        """The exit code of the job, or the signal that is to end it as a negative number; the
+        caller has nothing left to do but end so."""
+        verdict = self._judge(outcome)
         if verdict.action == "wait" and outcome.lost_nodes:
             outcome = self._with_lost_nodes_probed(outcome)
-            verdict = judge(self._facts(outcome))
+            verdict = self._judge(outcome)
         if verdict.action == "wait":
             outcome = self._waited(outcome)
-            verdict = judge(self._facts(outcome))
+            verdict = self._judge(outcome)
             if verdict.action == "wait":  # still nothing: then it is ours to act
                 verdict = self._without_slurm(outcome)
         if verdict.action == "requeue":
@@ -87,8 +89,12 @@ class Aftermath:
         return self._end(verdict, outcome)
 
     def _final(self, outcome: Outcome, before: Verdict) -> Verdict:
-        found = judge(self._facts(outcome))
+        found = self._judge(outcome)
         return before if found.action == "wait" else found
+
+    def _judge(self, outcome: Outcome) -> Verdict:
+        facts = self._facts(outcome)
+        return judge(facts) if outcome.script is None else judge_script(facts, outcome.script)
 
     def _facts(self, outcome: Outcome) -> Facts:
         failure = outcome.failure
@@ -118,9 +124,10 @@ class Aftermath:
             exit_code=verdict.exit_code,
             detail=verdict.words or (outcome.shortfall if outcome.finished else ""),
         )
-        if verdict.cause != "cancelled" and verdict.exit_code != EXIT_STOPPED:
+        ours = outcome.script is None or (outcome.noticed and self._plan.resumable)
+        if ours and verdict.cause != "cancelled" and verdict.exit_code != EXIT_STOPPED:
             self._leave_ended(verdict, outcome)
-        return verdict.exit_code
+        return -verdict.signal or verdict.exit_code
 
     def _leave_ended(self, verdict: Verdict, outcome: Outcome) -> None:
         """From 24.11 on Slurm requeues what ends while it is being preempted, and what ends

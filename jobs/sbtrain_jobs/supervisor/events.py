@@ -6,8 +6,9 @@ import queue
 import signal
 
 from sbtrain_jobs.ending.cause import CauseFound
+from sbtrain_jobs.supervisor.script_process import ScriptEnded
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.wire.control import ControlEvent
 
-Event = ControlEvent | StepEnded | CauseFound | signal.Signals
+Event = ControlEvent | StepEnded | ScriptEnded | CauseFound | signal.Signals
 Events = queue.SimpleQueue[Event]

@@ -12,35 +12,26 @@ from __future__ import annotations
 import queue
 import signal
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry
+from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.layouts.ranks import counting_ranks
-from sbtrain_jobs.record.run_record import RunRecord
-from sbtrain_jobs.run_folder import AttemptFolder
-from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.staged_data import wants_staging
-from sbtrain_jobs.supervisor import stop_agreement as stop
-from sbtrain_jobs.supervisor.attempt_steps import AttemptSteps
-from sbtrain_jobs.supervisor.events import Events
+from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
 from sbtrain_jobs.supervisor.launch_notes import apart_by_launch
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
-from sbtrain_jobs.supervisor.staging_step import may_succeed_again, why_failed
-from sbtrain_jobs.supervisor.step_tally import StepTally
+from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
-    Held,
-    Hold,
     Message,
     Notice,
     PhaseDone,
@@ -49,11 +40,9 @@ from sbtrain_jobs.wire.messages import (
     Saved,
     Start,
     StepsDone,
-    StopAfter,
 )
 from sbtrain_jobs.wire.reach import candidate_addresses
-from sbtrain_perf.request import Plan
-from sbtrain_perf.wording import count, size
+from sbtrain_perf.wording import count
 
 ENDING_SLACK_S = 15.0  # for agents to report after their trainers' grace
 LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
@@ -70,58 +59,39 @@ OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry ou
 class AttemptPhases:
     """Runs to its Outcome in the calling thread."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        plan_path: str,
-        job: SlurmJob,
-        *,
-        attempt: int,
-        folder: AttemptFolder,
-        record: RunRecord,
-        events: Events,
-        inquiry: CauseInquiry,
-        environ: Mapping[str, str],
-        token: str,
-    ) -> None:
-        self._plan = plan
-        self._job = job
-        self._folder = folder
-        self._record = record
-        self._events = events
-        self._inquiry = inquiry
-        self._steps = AttemptSteps(
-            plan,
-            plan_path,
-            folder,
-            environ={**environ, "SBTRAIN_ATTEMPT": str(attempt), "SBTRAIN_TOKEN": token},
-            sink=events.put,
-        )
+    def __init__(self, attempt: Attempt) -> None:
+        self._plan = plan = attempt.plan
+        self._job = job = attempt.job
+        self._folder = attempt.folder
+        self._record = record = attempt.record
+        self._events = attempt.events
+        self._inquiry = attempt.inquiry
+        self._steps = AttemptSteps(attempt)
         self._say = record.progress.say
+        self._staging = Staging(plan, attempt.folder, steps=self._steps, say=self._say)
         self._phase: Literal["staging", "meeting", "training", "ending"] = "staging"
         self._roster = Roster(plan, job.nodes)
         self._rendezvous = Rendezvous(plan, job.nodes)
-        self._counting = counting_ranks(plan)
-        self._tally = StepTally(plan)
-        self._stop = stop.StopState()
+        self._world = TrainingWorld(
+            plan, tell=self._tell_trainer, say=self._say, stopped=self._all_stopped
+        )
+        self._tally = self._world.tally
         self._notice = EndNotice(record)
         self._noticed_s: float | None = None
         self._ask_again_s = 0.0
         self._overdue_said = False
         self._closing_by_s: float | None = None
-        self._any_spoke = False
-        self._staged_again = False
         self._finished = False  # before anybody was told to end
         self._failure: Failure | None = None
         self._end_by_s = 0.0
-        self._listener = ControlListener(token=token, sink=events.put)
+        self._listener = ControlListener(token=attempt.token, sink=attempt.events.put)
 
     def run(self) -> Outcome:
         """Raises LaunchError when the steps cannot be started at all."""
         try:
             self._inquiry.ask()  # a notice may have come before anyone listened
             if wants_staging(self._plan):
-                self._begin_staging()
+                self._staging.begin()
             else:
                 self._begin_agents()
             while not self._over():
@@ -134,20 +104,6 @@ class AttemptPhases:
             self._steps.close()
 
     # -- beginnings --------------------------------------------------------------------
-
-    def _begin_staging(self) -> None:
-        data, nodes = size(self._plan.data.total_bytes), count(self._plan.nodes, "node")
-        self._say(f"staging {data} to {nodes}")
-        self._steps.start_staging()
-
-    def _stages_again(self, returncode: int) -> bool:
-        """One more try where a rank of staging died without a word."""
-        if self._staged_again or not may_succeed_again(self._folder, returncode=returncode):
-            return False
-        self._staged_again = True
-        self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
-        self._begin_staging()
-        return True
 
     def _begin_agents(self) -> None:
         self._phase = "meeting"
@@ -195,16 +151,13 @@ class AttemptPhases:
             return
         if peer.hello.who == "agent" and self._phase == "ending":
             self._listener.send(peer, Finish(grace_s=0.0))
-        elif peer.hello.who == "trainer" and rank in self._counting:
-            self._any_spoke = True
-            self._tally.joined(rank)
-            if there is not None and there.hello.pid != peer.hello.pid:
-                self._tally.joined_twice(rank)
-            self._advance(stop.Joined(rank=rank))
+        elif peer.hello.who == "trainer":
+            twice = there is not None and there.hello.pid != peer.hello.pid
+            self._world.joined(rank, twice=twice)
 
     def _heard(self, peer: Peer, message: Message) -> None:
         if peer.hello.who == "trainer":
-            self._tally.heard(message)
+            self._world.heard(peer.hello.rank, message)
         match message:
             case Ready():
                 if self._phase == "meeting":
@@ -218,13 +171,9 @@ class AttemptPhases:
                 self._record.steps_done(message)
             case PhaseDone():
                 self._record.phase_done(message)
-            case Held(step=step):
-                self._advance(stop.HeldAt(rank=peer.hello.rank, step=step))
-            case Saved(step=step):
-                if self._noticed_s is not None:
-                    self._say(f"saved step {step}")
-                    self._record.write("saved", step=step, detail=message.path)
-                self._advance(stop.SavedAt(rank=peer.hello.rank, step=step))
+            case Saved(step=step) if self._noticed_s is not None:
+                self._say(f"saved step {step}")
+                self._record.write("saved", step=step, detail=message.path)
             case RoleEnded(rank=rank, returncode=returncode):
                 if self._roster.ended(rank, returncode):
                     self._role_ended(rank, returncode)
@@ -236,7 +185,7 @@ class AttemptPhases:
             self._finished = True
             self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
             self._begin_ending(grace_s=FAILED_GRACE_S)
-        self._advance(stop.Ended(rank=rank))
+        self._world.ended(rank)
         if self._phase != "training":
             return
         if returncode != 0 and self._noticed_s is None:
@@ -257,7 +206,7 @@ class AttemptPhases:
             self._end_by_s = min(self._end_by_s, time.monotonic() + LAST_WORDS_S)
             return
         if event.name == "staging":
-            if event.returncode != 0 and self._stages_again(event.returncode):
+            if event.returncode != 0 and self._staging.begins_again(event.returncode):
                 return
             if event.returncode != 0:
                 nodes, code = self._job.nodes, event.returncode
@@ -284,7 +233,7 @@ class AttemptPhases:
             return
         if known or not self._inquiry.open:
             self._notice.write()
-        if known and self._phase == "ending" and not self._any_spoke:
+        if known and self._phase == "ending" and not self._world.spoke:
             grace_s = self._grace_s()  # now that the cause is known it may be shorter
             self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
             self._tell_agents(self._finish(grace_s))
@@ -312,7 +261,7 @@ class AttemptPhases:
             return
         self._say(f"told to stop: {detail}")
         if self._phase == "training":
-            self._advance(stop.StopAsked(reason=detail))
+            self._world.ask_to_stop(detail)
         else:
             self._begin_ending(grace_s=0.0)
 
@@ -321,23 +270,9 @@ class AttemptPhases:
         if self._phase == "training" and self._tally.complete:
             self._begin_ending(grace_s=1.0)
 
-    def _advance(self, event: stop.StopEvent) -> None:
-        agreed_step = self._stop.agreed_step
-        self._stop, actions = stop.advance(self._stop, event)
-        if self._stop.agreed_step != agreed_step:
-            who = "the others" if self._stop.ended & self._counting else "all"
-            self._say(f"{who} stop after step {self._stop.agreed_step}")
-        for action in actions:
-            match action:
-                case stop.SendHold(rank=rank, reason=reason):
-                    self._tell_trainer(rank, Hold(reason=reason))
-                case stop.SendStopAfter(rank=rank, step=step):
-                    self._tell_trainer(rank, StopAfter(step=step))
-                case stop.AllStopped():
-                    if self._any_spoke:
-                        self._begin_ending(grace_s=FAILED_GRACE_S)
-                    else:  # they save on a signal, if they save at all
-                        self._begin_ending(grace_s=self._grace_s())
+    def _all_stopped(self) -> None:
+        # Those that did not join save on a signal, if they save at all.
+        self._begin_ending(grace_s=FAILED_GRACE_S if self._world.spoke else self._grace_s())
 
     def _fail(self, code: int, words: str, *, hint: str = "", log: Path | None = None) -> None:
         if log is not None:
@@ -360,7 +295,7 @@ class AttemptPhases:
 
     def _finish(self, grace_s: float) -> Finish:
         noticed = self._noticed_s is not None and self._notice.cause != "cancelled"
-        hand_on = noticed and self._failure is None and not self._any_spoke
+        hand_on = noticed and self._failure is None and not self._world.spoke
         return Finish(grace_s=grace_s, signal=self._plan.preemption_signal if hand_on else "")
 
     def _look_at_clock(self) -> None:
@@ -386,7 +321,7 @@ class AttemptPhases:
             return
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
-            self._say(self._tally.overdue_words(self._stop.saved_step))
+            self._say(self._tally.overdue_words(self._world.saved_step))
         if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
             self._begin_ending(grace_s=0.0)
 
@@ -431,7 +366,7 @@ class AttemptPhases:
             first_cause=self._notice.first_cause,
             failure=self._failure,
             lost_nodes=self._roster.lost_nodes,
-            saved=self._tally.saved_words(self._stop.saved_step),
+            saved=self._tally.saved_words(self._world.saved_step),
             steps_done=self._tally.complete,
             shortfall=self._tally.shortfall(),
             stuck=self._tally.stuck() if self._noticed_s is not None else "",

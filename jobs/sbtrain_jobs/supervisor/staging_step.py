@@ -1,12 +1,46 @@
-"""What a staging step that failed means: one more try, or which words and exit code."""
+"""The staging of an attempt: its step, one more try where that is worth it, and what a step
+that failed means in words and as an exit code."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sbtrain_jobs.run_folder import AttemptFolder
+from sbtrain_jobs.supervisor.attempt_steps import AttemptSteps
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended
+from sbtrain_perf.request import Plan
+from sbtrain_perf.wording import count, size
+
+
+class Staging:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: AttemptFolder,
+        *,
+        steps: AttemptSteps,
+        say: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._steps = steps
+        self._say = say
+        self._again = False
+
+    def begin(self) -> None:
+        data, nodes = size(self._plan.data.total_bytes), count(self._plan.nodes, "node")
+        self._say(f"staging {data} to {nodes}")
+        self._steps.start_staging()
+
+    def begins_again(self, returncode: int) -> bool:
+        """One more try where a rank of staging died without a word."""
+        if self._again or not may_succeed_again(self._folder, returncode=returncode):
+            return False
+        self._again = True
+        self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
+        self.begin()
+        return True
 
 
 def may_succeed_again(folder: AttemptFolder, *, returncode: int) -> bool:

@@ -91,6 +91,11 @@ class StepTally:
     # -- what is done ------------------------------------------------------------------
 
     @property
+    def begun(self) -> bool:
+        """Whether any rank has come to its loop of steps."""
+        return bool(self._begun)
+
+    @property
     def complete(self) -> bool:
         """All ranks of one world have done the last planned step, and its state is saved."""
         return self._kept and self._all_done and not self._apart

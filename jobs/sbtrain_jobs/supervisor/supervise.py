@@ -9,6 +9,7 @@ import resource
 import secrets
 from collections.abc import Mapping, Sequence
 
+from sbtrain_jobs.batch_step import BatchStep, batch_step
 from sbtrain_jobs.ending.cause import CauseInquiry
 from sbtrain_jobs.ending.job_control import JobControl
 from sbtrain_jobs.errors import LaunchError
@@ -16,11 +17,14 @@ from sbtrain_jobs.layouts.ranks import chief_rank
 from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts, next_attempt
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task, write_task_plan
-from sbtrain_jobs.signals import catch, notice_signals
+from sbtrain_jobs.signals import PASSED_ON, catch, notice_signals
 from sbtrain_jobs.slurm_job import SlurmJob
+from sbtrain_jobs.supervisor.attempt_steps import Attempt
 from sbtrain_jobs.supervisor.conclusion import Aftermath
 from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.phases import AttemptPhases
+from sbtrain_jobs.supervisor.script_phases import ScriptPhases
+from sbtrain_jobs.supervisor.signal_ways import SignalWays
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count
@@ -36,8 +40,10 @@ def supervise(
     control: JobControl,
     environ: Mapping[str, str],
     events: Events | None = None,
+    step: BatchStep | None = None,
 ) -> int:
-    """Run one attempt of the plan inside its Slurm job.
+    """Run one attempt of the plan inside its Slurm job. Called in the main thread, before there
+    is another.
 
     Args:
         plan_path: the plan's file; every node must be able to read it.
@@ -45,16 +51,22 @@ def supervise(
         control: what asks Slurm, and requeues.
         environ: the batch script's environment.
         events: where the caller already puts the signals it caught.
+        step: what Slurm gave it, as far as the caller has looked before it changed any of it.
 
     Returns:
-        The job's exit code: that of training; 85 when the job is being requeued; 143 when
-        it was told to stop and is not.
+        The job's exit code: that of training, or of the script; 85 when the job is being
+        requeued; 143 when it was told to stop and is not. Negative: the signal that is to end
+        the job, as it ended the script.
 
     Raises:
         SbtrainError: the attempt could not begin; its exit_code is the job's.
     """
     events = queue.SimpleQueue() if events is None else events
+    step = batch_step() if step is None else step
     catch(notice_signals(plan.preemption_signal), events.put)
+    ways = SignalWays() if plan.launch == "script" else None
+    if ways is not None:
+        catch(PASSED_ON, events.put)
     if job.array_task:
         plan = plan_of_task(plan, job.array_task)
         plan_path = write_task_plan(plan)
@@ -70,7 +82,7 @@ def supervise(
         attempt=number,
         folder=folder,
         earlier=earlier,
-        lead_rank=chief_rank(plan),
+        lead_rank=chief_rank(plan) if ways is None else 0,
     )
     record.start()
     own = [one for one in earlier if one.job_id == job.job_id]
@@ -80,26 +92,31 @@ def supervise(
             record.progress.say("the run had completed before: nothing is left to do")
             record.write("ended", cause="completed", exit_code=0, detail="nothing was left")
             return 0
-        if requeued > plan.max_requeues:
+        if requeued > plan.max_requeues and (ways is None or plan.resumable):
             raise LaunchError(
                 f"job {job.job_id} was requeued {count(requeued, 'time')}, the plan allows "
                 f"{plan.max_requeues}",
                 hint="the run folder and its checkpoints are untouched: submit again",
             )
-        _allow_connections(plan.nodes + len(plan.roles))
+        ranks = len(plan.roles) if ways is None else plan.nodes * max(plan.cores_per_node, 64)
+        _allow_connections(plan.nodes + ranks)
         inquiry = CauseInquiry(control, job.job_id, sink=events.put)
-        outcome = AttemptPhases(
-            plan,
-            plan_path,
-            job,
-            attempt=number,
+        attempt = Attempt(
+            plan=plan,
+            plan_path=plan_path,
+            job=job,
+            number=number,
             folder=folder,
             record=record,
             events=events,
             inquiry=inquiry,
             environ=environ,
             token=secrets.token_hex(16),
-        ).run()
+        )
+        if ways is None:
+            outcome = AttemptPhases(attempt).run()
+        else:
+            outcome = ScriptPhases(attempt, step=step, ways=ways).run()
         return Aftermath(
             plan,
             job,
@@ -121,6 +138,8 @@ def supervise(
         raise
     finally:
         record.close()
+        if ways is not None:
+            ways.end()
 
 
 def ended_by_slurm(one: AttemptRecord) -> bool:

@@ -1,7 +1,9 @@
 """What a trainer knows of its run: role, rank, data and folders, read from the environment.
 
-The node agent sets SBTRAIN_PLAN and its sisters. Without SBTRAIN_PLAN (plain sbatch, a
-laptop) the process is alone: rank 0 of 1, with the defaults that the script gave.
+The node agent sets SBTRAIN_PLAN and its sisters; where the script starts the ranks itself, the
+supervisor does, and the script's own launcher says which rank a process is. Without
+SBTRAIN_PLAN (plain sbatch, a laptop) the process is alone: rank 0 of 1, with the defaults that
+the script gave.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.run_folder import RunFolder
+from sbtrain_jobs.staged_data import staged_paths
+from sbtrain_jobs.training.launched import launched_rank
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import PlanError
-from sbtrain_perf.request import Layout, RoleName
+from sbtrain_perf.request import Launch, Layout, Plan, RoleName
+from sbtrain_staging.errors import StagingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,8 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerContext:
-    """One trainer's place in the run; rank is the index in plan.roles."""
+    """One trainer's place in the run; rank is the index in plan.roles, or in the world that
+    the script's own launcher started."""
 
     alone: bool
     run_id: str
@@ -51,8 +58,10 @@ class TrainerContext:
     checkpoint_folder: Path
     checkpoint_interval_s: float
     stop_signal: str  # without SIG: USR1
-    control: str = ""  # host:port of the supervisor; empty: there is none
+    control: str = ""  # where the supervisor listens; empty: there is none
     token: str = ""
+    launch: Launch = "ranks"  # who started it
+    launched_world: str = ""  # which launch of the script's that was
 
     @property
     def is_chief(self) -> bool:
@@ -80,6 +89,8 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
     if not path:
         return _alone(environ, defaults)
     plan = read_plan(path)
+    if plan.launch == "script":
+        return _launched(plan, environ, defaults)
     rank = _number(environ, "SBTRAIN_RANK")
     if not 0 <= rank < len(plan.roles):
         raise PlanError(
@@ -117,6 +128,42 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
         stop_signal=plan.preemption_signal,
         control=environ.get("SBTRAIN_CONTROL", ""),
         token=environ.get("SBTRAIN_TOKEN", ""),
+    )
+
+
+def _launched(plan: Plan, environ: Mapping[str, str], defaults: Defaults) -> TrainerContext:
+    """Of a process that the script started, by whatever launcher."""
+    place = launched_rank(environ)
+    name, node = _node_name(environ), environ.get("SLURM_NODEID", "")
+    attempt = _number(environ, "SBTRAIN_ATTEMPT")
+    try:
+        folder = RunFolder.of(plan).attempt(attempt)
+        data = tuple(map(Path, staged_paths(plan, folder, node=0, node_name=name)))
+    except (LaunchError, StagingError):  # it has been told to use what the first node has
+        data = _paths(environ.get("SBTRAIN_DATA", ""))
+    return TrainerContext(
+        alone=False,
+        run_id=plan.run_id,
+        run_folder=RunFolder.of(plan),
+        attempt=attempt,
+        layout="allreduce",
+        role="worker",
+        role_index=place.rank,
+        rank=place.rank,
+        world_size=place.size,
+        node=int(node) if node.isdecimal() else 0,
+        node_name=name,
+        node_cores=max(1, _cores() // place.beside),
+        steps=plan.steps,
+        batch_per_worker=plan.batch_per_worker,
+        data=data or defaults.data,
+        checkpoint_folder=Path(plan.checkpoint_dir),
+        checkpoint_interval_s=plan.checkpoint_interval_s,
+        stop_signal=plan.preemption_signal,
+        control=environ.get("SBTRAIN_CONTROL", ""),
+        token=environ.get("SBTRAIN_TOKEN", ""),
+        launch="script",
+        launched_world=place.world,
     )
 
 

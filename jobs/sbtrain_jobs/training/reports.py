@@ -14,6 +14,7 @@ from sbtrain_jobs.training.trainer_link import TrainerLink
 from sbtrain_jobs.wire.messages import (
     Apart,
     Hello,
+    Notice,
     PhaseDone,
     Saved,
     StepsBegun,
@@ -52,6 +53,8 @@ class Reports:
             node_name=context.node_name,
             rank=context.rank,
             pid=os.getpid(),
+            world=context.launched_world,
+            size=context.world_size if context.launch == "script" else 0,
         )
         self._link = TrainerLink(
             address=context.control, hello=hello, gate=gate, on_stop=on_stop
@@ -61,6 +64,13 @@ class Reports:
     def heard(self) -> bool:
         """Whether a supervisor listens, who also decides what signals mean."""
         return self._link is not None and self._link.alive
+
+    def signalled(self, name: str) -> None:
+        """Pass on a signal that only processes of a step get; called from its handler. Where
+        there is an agent, that has had it too."""
+        if self._link is not None and self._context.launch == "script":
+            notice = Notice(node=self._context.node, signal=name)
+            self._link.send_from_handler(notice)
 
     def describe(self, *, parameters: int, tensors: int) -> None:
         """What every later phase says of the network."""

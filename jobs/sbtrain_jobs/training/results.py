@@ -47,6 +47,8 @@ class Results:
         if self._run_folder is None:
             return
         target = self._run_folder.result
+        if not self._metrics and target.exists():
+            return  # a later part of the script joined too, and has nothing to say
         text = json.dumps(self._metrics, indent=2) + "\n"
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ from sbtrain_jobs.training.saves import Saves
 from sbtrain_jobs.training.step_clock import StepClock
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.stop_signals import StopSignals
-from sbtrain_jobs.training.world import HINT, world_apart
+from sbtrain_jobs.training.world import HINT, HINT_LAUNCHED, world_apart
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Layout, RoleName
@@ -152,7 +152,9 @@ class Run:
             {signal.SIGTERM, signal_named(context.stop_signal)}, self._on_signal
         )
         if self.is_chief:
-            self.checkpoints.clean_leftovers(sole_writer=not self.alone)
+            # A script may start several runs: what is left over, the supervisor removes.
+            sole_writer = not self.alone and context.launch == "ranks"
+            self.checkpoints.clean_leftovers(sole_writer=sole_writer)
 
     # -- what the script calls ---------------------------------------------------------
 
@@ -322,12 +324,15 @@ class Run:
             )
 
     def _look_at_world(self, *, refuse: bool) -> None:
-        found = world_apart(self.world_size) if self.layout == "allreduce" else None
+        launched = self.context.launch == "script"
+        sees = self.layout == "allreduce"
+        found = world_apart(self.world_size, launched=launched) if sees else None
         if found is None or self._apart:
             return
         self._apart = True
         if refuse and found.alone:
-            raise LaunchError(f"{found.words}: they would not train together", hint=HINT)
+            hint = HINT_LAUNCHED if launched else HINT
+            raise LaunchError(f"{found.words}: they would not train together", hint=hint)
         _log.warning("sbtrain: %s: they do not train together", found.words)
         self._reports.apart(found.words)
 
@@ -344,6 +349,7 @@ class Run:
         """Slurm signals every process of a step, trainers too. The supervisor decides what
         a signal means; only where there is none does the trainer act on it itself."""
         if self._reports.heard:
+            self._reports.signalled(signal.Signals(number).name)
             return
         if self.world_size > 1 and self.layout == "allreduce":
             raise SystemExit(128 + number)  # the ranks cannot agree on a step

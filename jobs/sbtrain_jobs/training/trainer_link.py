@@ -13,8 +13,10 @@ import selectors
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
+from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.wire.control import keep_alive
 from sbtrain_jobs.wire.messages import (
@@ -27,6 +29,7 @@ from sbtrain_jobs.wire.messages import (
     from_line,
     to_line,
 )
+from sbtrain_jobs.wire.reach import connect_first
 
 _log = logging.getLogger("sbtrain.link")
 
@@ -38,7 +41,7 @@ class TrainerLink:
     """Says Hello, answers Hold at once, passes StopAfter on, sends what it is given.
 
     Args:
-        address: host:port of the supervisor.
+        address: host:port of the supervisor, or all its addresses (candidate_addresses).
         gate: is held and released as the supervisor says.
         on_stop: called in the link's thread with every StopAfter, after the gate knows.
     """
@@ -59,6 +62,7 @@ class TrainerLink:
         self._on_stop = on_stop
         self._lock = threading.Lock()
         self._unsent = bytearray(to_line(hello))
+        self._urgent: deque[Message] = deque()
         self._alive = True
         self._closing_by: float | None = None  # time.monotonic()
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -82,6 +86,11 @@ class TrainerLink:
             self._unsent += line
         self._wake()
 
+    def send_from_handler(self, message: Message) -> None:
+        """Like send, for signal handlers: they may interrupt this very thread within send."""
+        self._urgent.append(message)
+        self._wake()
+
     def close(self, *, within_s: float = 2.0) -> None:
         """Send what is queued, tell the supervisor that nothing follows, and hang up."""
         with self._lock:
@@ -99,7 +108,7 @@ class TrainerLink:
         try:
             with self._connect() as connection:
                 self._talk(connection)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LaunchError) as error:
             self._lose(str(error) or type(error).__name__)
         finally:
             self._alive = False
@@ -108,6 +117,10 @@ class TrainerLink:
             self._wake_writer.close()
 
     def _connect(self) -> socket.socket:
+        if ";" in self._address:
+            connection, _ = connect_first(self._address, within_s=self._connect_limit_s)
+            connection.setblocking(False)
+            return connection
         host, _, port = self._address.rpartition(":")
         connection = socket.create_connection(
             (host.strip("[]"), int(port)), timeout=self._connect_limit_s
@@ -123,6 +136,8 @@ class TrainerLink:
             selector.register(self._wake_reader, selectors.EVENT_READ)
             selector.register(connection, selectors.EVENT_READ)
             while True:
+                while self._urgent:
+                    self.send(self._urgent.popleft())
                 closing_by = self._closing_by
                 if closing_by is not None and not self._unsent and not hung_up:
                     connection.shutdown(socket.SHUT_WR)
@@ -173,6 +188,6 @@ class TrainerLink:
             _log.warning(
                 "sbtrain: lost the supervisor at %s (%s): this trainer can no longer be told "
                 "when to stop and save",
-                self._address,
+                self._address.partition(";")[2] or self._address,
                 why,
             )

@@ -14,6 +14,10 @@ HINT = (
     "sbtrain starts its trainers without an MPI launcher: start the framework from the "
     "variables that it sets (MASTER_ADDR, RANK, WORLD_SIZE), or ask for one node with -N 1"
 )
+HINT_LAUNCHED = (
+    "the launcher in the script and the framework do not fit together: with MPI, try srun "
+    "--mpi=pmix or --mpi=pmi2, or the mpirun of its own; with torch.distributed, torchrun"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +28,24 @@ class WorldApart:
     alone: bool = False
 
 
-def world_apart(workers: int) -> WorldApart | None:
-    """Whether the script's framework sees another world than the plan's workers; None where
-    it does not, or nothing is known.
+def world_apart(workers: int, *, launched: bool = False) -> WorldApart | None:
+    """Whether the script's framework sees another world than the plan's workers, or than the
+    script's own launcher started; None where it does not, or nothing is known.
 
     mpi4py counts where the script itself imports it, or nothing else is loaded that could
     connect the ranks: other packages bring it along.
     """
     if workers < 2:
         return None
+    ours = f"its launcher started {workers}" if launched else f"the plan has {workers} workers"
     for name, size in _started():
         if size == workers:
             return None
-        return WorldApart(words=_words(name, size, workers), alone=size == 1)
+        return WorldApart(words=f"{name} sees a world of {size}, {ours}", alone=size == 1)
     seen = _mpi_size()
     if seen is None or seen == workers or (_others_loaded() and not _script_imports_mpi4py()):
         return None
-    return WorldApart(words=_words("mpi4py", seen, workers))
-
-
-def _words(name: str, size: int, workers: int) -> str:
-    return f"{name} sees a world of {size}, the plan has {workers} workers"
+    return WorldApart(words=f"mpi4py sees a world of {seen}, {ours}")
 
 
 def _started() -> Iterator[tuple[str, int]]:

@@ -4,7 +4,7 @@ The supervisor (batch side) listens; node agents and trainers connect and say He
 
     agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
-                            Apart
+                            Apart; Notice where no agent started it
     supervisor -> agent     Start (addresses of all roles), Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -27,12 +27,17 @@ EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
+    """world and size: of a trainer that no agent started, the launch that it belongs to, and
+    how many ranks that has."""
+
     who: Literal["agent", "trainer"]
     token: str
     node: int  # index in the allocation
     node_name: str
     rank: int = -1  # index in plan.roles; -1 for an agent
     pid: int = 0
+    world: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ class RoleEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A signal reached an agent: preemption, time limit or cancel."""
+    """A signal reached an agent, or a trainer without one: preemption, time limit, cancel."""
 
     node: int
     signal: str

@@ -1,11 +1,12 @@
 """`python -m sbtrain.commands.batch PLAN_JSON`: what the job script ends in.
 
-It becomes the job's batch process: it catches Slurm's signals, runs the plan, and exits
-with the exit code of training.
+It becomes the job's batch process: it catches Slurm's signals, runs the plan, and ends as
+training, or the script that starts it, has ended: with its exit code, or by its signal.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import queue
 import sys
@@ -13,16 +14,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain_jobs.signals import ALWAYS, catch
+from sbtrain_jobs.batch_step import BatchStep, batch_step
+from sbtrain_jobs.signals import ALWAYS, catch, end_by
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sbtrain_jobs.supervisor.events import Events
+    from sbtrain_perf.request import Plan
 
 EXIT_USAGE = 2
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The exit status of the job."""
+    """The exit status of the job. Where its script was ended by a signal, so are we."""
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write("usage: python -m sbtrain.commands.batch PLAN_JSON\n")
@@ -30,10 +35,13 @@ def main(argv: list[str] | None = None) -> int:
     # Before anything slow is imported: Slurm may signal a job as soon as it runs.
     events: Events = queue.SimpleQueue()
     catch(ALWAYS, events.put)
-    return _run(words[0], events)
+    code = _run(words[0], events, batch_step())
+    if code < 0:
+        end_by(-code)
+    return code
 
 
-def _run(plan_path: str, events: Events) -> int:
+def _run(plan_path: str, events: Events, step: BatchStep) -> int:
     from sbtrain.slurm.command_client import CommandsClient
     from sbtrain.slurm.outer_job import without_outer_run
     from sbtrain.slurm.own_job import OwnJobControl, is_batch_script, own_job
@@ -44,7 +52,7 @@ def _run(plan_path: str, events: Events) -> int:
     from sbtrain_staging.errors import StagingError
 
     try:
-        plan = read_plan(plan_path)
+        plan = _with_nodes(read_plan(plan_path), os.environ)
         client = CommandsClient(limit_warning_s=warning_s(plan.sbatch_options) + 60.0)
         job = own_job(
             plan,
@@ -61,12 +69,23 @@ def _run(plan_path: str, events: Events) -> int:
             control=OwnJobControl(client=client, job=job),
             environ=without_outer_run(os.environ),
             events=events,
+            step=step,
         )
     except (SbtrainError, StagingError) as error:
         sys.stderr.write(f"sbtrain: error: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"sbtrain: {error.hint}\n")
         return error.exit_code
+
+
+def _with_nodes(plan: Plan, environ: Mapping[str, str]) -> Plan:
+    """A script that starts its ranks itself runs on the nodes that the job has got."""
+    from sbtrain_jobs.hostlist import expand
+
+    if plan.launch != "script":
+        return plan
+    nodes = len(expand(environ.get("SLURM_JOB_NODELIST", "")))
+    return dataclasses.replace(plan, nodes=nodes or plan.nodes)
 
 
 def _warn(words: str) -> None:

@@ -1,0 +1,48 @@
+"""What Slurm gave the batch step: environment, open files, limits; and what a program that is
+to find all of it as it was is started with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStep:
+    """environ: as it was before this Python started, which adds to its own. open_files: soft
+    and hard limit of their number."""
+
+    environ: Mapping[bytes, bytes]
+    descriptors: frozenset[int]
+    open_files: tuple[int, int]
+
+
+def batch_step() -> BatchStep:
+    """To be read before anything of ours opens files or changes limits."""
+    return BatchStep(
+        environ=_environ(),
+        descriptors=open_descriptors(),
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
+    )
+
+
+def open_descriptors() -> frozenset[int]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):  # that of the listing itself
+            os.fstat(int(name))
+            found.add(int(name))
+    return frozenset(found)
+
+
+def _environ() -> dict[bytes, bytes]:
+    try:
+        text = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return dict(os.environb)
+    entries = (entry.partition(b"=") for entry in text.split(b"\0"))
+    return {name: value for name, equals, value in entries if equals}

@@ -1,0 +1,93 @@
+"""The user's own batch script as a process: started once, as Slurm would start it, and watched
+to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbtrain_jobs.batch_step import BatchStep
+from sbtrain_jobs.process import start_in_batch_step
+from sbtrain_jobs.signals import handles
+from sbtrain_perf.request import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEnded:
+    """code: its exit status, or a signal's number as a negative one."""
+
+    code: int
+
+
+class ScriptProcess:
+    """Started at once; `sink` gets ScriptEnded from a thread of its own.
+
+    Args:
+        python: runs a file named *.py that says nothing of its interpreter.
+
+    Raises:
+        OSError: it cannot be run.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        python: str,
+        environ: Mapping[bytes, bytes],
+        step: BatchStep,
+        sink: Callable[[ScriptEnded], None],
+    ) -> None:
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._ended = False
+        self.pid = _started(plan, python=python, environ=environ, step=step)
+        threading.Thread(target=self._watch, name="script", daemon=True).start()
+
+    def send(self, number: signal.Signals, *, group: bool) -> None:
+        """To the script's process alone, or to all that run in its group."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if not self._ended:
+                (os.killpg if group else os.kill)(self.pid, number)
+
+    def handles(self, number: signal.Signals) -> bool:
+        """Whether the script's process has a handler of its own for a signal."""
+        with self._lock:
+            try:
+                return not self._ended and handles(number, self.pid)
+            except (OSError, ValueError):
+                return False
+
+    def _watch(self) -> None:
+        # Reaped only under the lock, so that no signal meets a number given anew.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with self._lock:
+            self._ended = True
+            _, status = os.waitpid(self.pid, 0)
+        self._sink(ScriptEnded(code=os.waitstatus_to_exitcode(status)))
+
+
+def _started(
+    plan: Plan, *, python: str, environ: Mapping[bytes, bytes], step: BatchStep
+) -> int:
+    """The kernel itself honours the shebang. Where the file may not be executed, as on a
+    filesystem that is mounted so, its interpreter is started with it."""
+    argv = (plan.script, *plan.script_args)
+    with Path(plan.script).open("rb") as stream:
+        line = stream.readline(512)
+    interpreter = line.removeprefix(b"#!").decode(errors="surrogateescape").split(maxsplit=1)
+    if not line.startswith(b"#!"):
+        by = python if plan.script.endswith(".py") else "/bin/bash"
+        return start_in_batch_step((by, *argv), environ=environ, step=step)
+    try:
+        return start_in_batch_step(argv, environ=environ, step=step)
+    except PermissionError:
+        if not interpreter or os.access(plan.script, os.X_OK):
+            raise
+        by_it = (*(word.strip() for word in interpreter), *argv)
+        return start_in_batch_step(by_it, environ=environ, step=step)

@@ -1,0 +1,172 @@
+"""The worlds of ranks that a script's own launchers start, one after another or side by side:
+which process belongs to which, and what is known of all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from sbtrain_jobs.supervisor.step_tally import StepTally
+from sbtrain_jobs.supervisor.world import TrainingWorld
+from sbtrain_jobs.wire.control import Peer
+from sbtrain_jobs.wire.messages import Hello, Message
+from sbtrain_perf.request import Plan, Role
+
+MOST_RANKS = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class _Launch:
+    """One world, by the words of its ranks' Hello. gone: ranks whose process has left."""
+
+    name: str
+    size: int
+    world: TrainingWorld
+    peers: dict[int, Peer] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+
+
+class ScriptWorlds:
+    """Args:
+    send: gives a message to a process that has joined.
+    say: writes a line of progress.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        send: Callable[[Peer, Message], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._send = send
+        self._say = say
+        self._launches: list[_Launch] = []
+        self._reason = ""  # why all are to stop, those that are still to come too
+        self._shared_said = False
+
+    def joined(self, peer: Peer) -> bool:
+        """Whether the process has a place in some world."""
+        hello = peer.hello
+        if hello.who != "trainer" or not 0 <= hello.rank < hello.size <= MOST_RANKS:
+            return False
+        launch = self._launch_of(hello)
+        twice = hello.rank in launch.peers
+        launch.peers[hello.rank] = peer
+        launch.world.joined(hello.rank, twice=twice)
+        return True
+
+    def heard(self, peer: Peer, message: Message) -> None:
+        if (launch := self._with(peer)) is not None:
+            launch.world.heard(peer.hello.rank, message)
+
+    def left(self, peer: Peer) -> None:
+        if (launch := self._with(peer)) is not None:
+            del launch.peers[peer.hello.rank]
+            launch.gone.add(peer.hello.rank)
+            launch.world.ended(peer.hello.rank)
+
+    def ask_to_stop(self, reason: str) -> None:
+        """All that are there, and all that are still to come."""
+        if not self._reason:
+            self._reason = reason
+            for launch in self._launches:
+                launch.world.ask_to_stop(reason)
+
+    def ask_one_to_stop(self, peer: Peer, reason: str) -> None:
+        """The world of this process alone."""
+        if (launch := self._with(peer)) is not None:
+            launch.world.ask_to_stop(reason)
+
+    # -- what is known -----------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return any(launch.peers for launch in self._launches)
+
+    @property
+    def spoke(self) -> bool:
+        """Whether any process has joined."""
+        return bool(self._launches)
+
+    @property
+    def complete(self) -> bool:
+        """All ranks of one world have done the last step, and its state is saved."""
+        return any(tally.complete for tally in self._begun())
+
+    def warnings(self) -> Iterator[str]:
+        """What is to be said now, each once."""
+        for launch in self._launches:
+            if launch.peers:
+                yield from launch.world.tally.warnings()
+        training = [one for one in self._launches if one.peers and one.world.tally.begun]
+        if len(training) > 1 and not self._shared_said:
+            self._shared_said = True
+            yield (
+                f"{len(training)} launches of the script train at the same time, and save into "
+                f"one folder, {self._plan.checkpoint_dir}: each would resume from the others'"
+            )
+
+    def last_word(self) -> str:
+        """What is known of the training once the script has ended; or nothing."""
+        begun = self._begun()
+        done = next((tally for tally in begun if tally.complete), None)
+        shown = done or (begun[-1] if begun else None)
+        return "" if shown is None else shown.last_word()
+
+    def saved_words(self) -> str:
+        known = (one.world.tally.saved_words(one.world.saved_step) for one in self._newest())
+        return next(filter(None, known), "")
+
+    def overdue_words(self) -> str:
+        newest = next(self._newest())
+        return newest.world.tally.overdue_words(newest.world.saved_step)
+
+    def stuck(self) -> str:
+        """What to say of an attempt in which no world kept anything new; else nothing."""
+        said = [tally.stuck() for tally in self._begun()]
+        return said[-1] if said and all(said) else ""
+
+    # -- details -----------------------------------------------------------------------
+
+    def _begun(self) -> list[StepTally]:
+        return [one.world.tally for one in self._launches if one.world.tally.begun]
+
+    def _newest(self) -> Iterator[_Launch]:
+        return reversed(self._launches)
+
+    def _with(self, peer: Peer) -> _Launch | None:
+        rank = peer.hello.rank
+        return next((one for one in self._newest() if one.peers.get(rank) == peer), None)
+
+    def _launch_of(self, hello: Hello) -> _Launch:
+        """The newest of its name, unless that had this rank before: then the same line of the
+        script has started all of them once more."""
+        for launch in self._newest():
+            if (launch.name, launch.size) == (hello.world, hello.size):
+                if hello.rank in launch.gone:
+                    break
+                return launch
+        launch = self._new(hello)
+        self._launches.append(launch)
+        return launch
+
+    def _new(self, hello: Hello) -> _Launch:
+        plan = replace(
+            self._plan,
+            layout="allreduce",
+            workers=hello.size,
+            servers=0,
+            roles=tuple(Role(name="worker", index=rank, node=0) for rank in range(hello.size)),
+        )
+        peers: dict[int, Peer] = {}
+
+        def tell(rank: int, message: Message) -> None:
+            if (peer := peers.get(rank)) is not None:
+                self._send(peer, message)
+
+        world = TrainingWorld(plan, tell=tell, say=self._say, stopped=lambda: None)
+        if self._reason:
+            world.ask_to_stop(self._reason)
+        return _Launch(name=hello.world, size=hello.size, world=world, peers=peers)
