@@ -12,6 +12,7 @@ task-N/                           one task of an array: a run folder of its own
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,9 +113,11 @@ class RunFolder:
         return RunFolder(path=self.path.parent), number
 
 
-def own_packages(plan: Plan) -> Path:
-    """Where the run's packages are linked; the tasks of an array have those of the array."""
-    return RunFolder(path=Path(plan.script).parent.parent).python
+def python_path(plan: Plan, *folders: str) -> str:
+    """PYTHONPATH of these folders and, last, of the links to our packages: by these any
+    interpreter finds `join`. The tasks of an array have those of the array."""
+    ours = RunFolder(path=Path(plan.script).parent.parent).python
+    return os.pathsep.join(filter(None, (*folders, str(ours) if ours.is_dir() else "")))
 
 
 def plan_of_task(plan: Plan, task: str) -> Plan:

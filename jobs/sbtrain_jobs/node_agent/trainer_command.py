@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from sbtrain_jobs.run_folder import own_packages
+from sbtrain_jobs.run_folder import python_path
 from sbtrain_perf.request import Plan
 
 _OF_THE_SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")  # here no user installs packages
@@ -57,6 +57,4 @@ def import_path(plan: Plan, inherited: str) -> dict[str, str]:
     last, where any interpreter finds `join`."""
     if not plan.script_dir:
         return {}
-    ours = own_packages(plan)
-    found = (plan.script_dir, inherited, str(ours) if ours.is_dir() else "")
-    return {"PYTHONPATH": os.pathsep.join(filter(None, found))}
+    return {"PYTHONPATH": python_path(plan, plan.script_dir, inherited)}

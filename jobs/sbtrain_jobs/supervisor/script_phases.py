@@ -25,6 +25,7 @@ from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome, ScriptEnd
 from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.layouts.environment import RunContext, run_environment
+from sbtrain_jobs.run_folder import python_path
 from sbtrain_jobs.signals import notice_signals, signal_named
 from sbtrain_jobs.staged_data import staged_paths, wants_staging
 from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
@@ -115,6 +116,9 @@ class ScriptPhases:
         environ = {name: text for name, text in self._step.environ.items() if name in kept}
         for name, text in run_environment(self._plan, context).items():
             environ[os.fsencode(name)] = os.fsencode(text)
+        inherited = os.fsdecode(environ.get(b"PYTHONPATH", b""))
+        if found := python_path(self._plan, inherited):
+            environ[b"PYTHONPATH"] = os.fsencode(found)
         try:
             self._script = ScriptProcess(
                 self._plan,

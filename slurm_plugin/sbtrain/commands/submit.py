@@ -62,7 +62,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from sbtrain.commands.telling import tell, warn
     from sbtrain.options.unknown_options import unknown_options_named
     from sbtrain.submission.job_script import refuse_own
-    from sbtrain.submission.notes import plan_notes, script_notes
+    from sbtrain.submission.notes import launch_note, plan_notes, script_notes
     from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
 
     around = surroundings(environ)
@@ -82,6 +82,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     asked = outcome.asked
     warn(outcome.warnings, who="sbtrain", strict=strict)
     if talks and outcome.decision.chosen:
+        tell([launch_note(asked)], who="sbtrain")
         tell(plan_notes(outcome.decision.chosen, asked.settings), who="sbtrain")
         if not asked.options.explain:
             tell(outcome.decision.risks, who="sbtrain")

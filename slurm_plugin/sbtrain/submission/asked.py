@@ -11,9 +11,10 @@ import dataclasses
 import math
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sbtrain.options.argv import DONE_HERE, CommandLine, Setting, given, last_value
 from sbtrain.options.directives import Directives
@@ -21,10 +22,13 @@ from sbtrain.options.flags import TrainOptions
 from sbtrain.options.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain.submission.data import data_set
+from sbtrain.submission.launch_lines import LaunchLine
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import DataSet, Launch, ModelShape, NodeRange, Request
+
+T = TypeVar("T")
 
 _ENVIRONMENT = {
     "SBATCH_ARRAY_INX": "array",
@@ -55,7 +59,8 @@ MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")  # of these the last one 
 class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
     written, the one that counts last. sbatch_words: those of the command line, untouched.
-    opened: the plan may choose what the user did not say; otherwise sbatch does."""
+    opened: the plan may choose what the user did not say; otherwise sbatch does. launches: the
+    lines on which the script starts processes on its nodes."""
 
     request: Request
     options: TrainOptions
@@ -65,6 +70,7 @@ class Asked:
     sbatch_words: tuple[str, ...]
     launch: Launch = "ranks"
     opened: bool = True
+    launches: tuple[LaunchLine, ...] = ()
 
 
 def ask(
@@ -76,6 +82,7 @@ def ask(
     cwd: Path,
     environ: Mapping[str, str],
     launch: Launch = "ranks",
+    launches: tuple[LaunchLine, ...] = (),
 ) -> Asked:
     """Raises RequestError where the parts contradict each other, or data is missing, and
     PlanError where epochs are asked for and nothing says how many samples one has."""
@@ -86,9 +93,13 @@ def ask(
         _Level.of(environment, ()),
         _Level.of(directives.settings, directives.train),
     )
-    nodes = _nodes(*_nodes_said(levels, settings, options))
+    reader = _Reader(lenient=launch == "script")
+    nodes = reader.of(
+        lambda: _nodes(*_nodes_said(levels, settings, options)), NodeRange(low=1, high=1)
+    )
     opened = launch == "ranks" or any(_OPENING & level.flags for level in levels)
-    if not opened and not given(settings, *_SIZES):
+    spreads = bool(launches) and opened
+    if launch == "script" and not (spreads or options.nodes or given(settings, *_SIZES)):
         nodes = NodeRange(low=1, high=1)
     return Asked(
         request=Request(
@@ -112,7 +123,7 @@ def ask(
                 else None
             ),
             resumable=_resumable(levels, options, script),
-            time_limit_s=_time_limit_s(settings),
+            time_limit_s=reader.of(lambda: _time_limit_s(settings), None),
         ),
         options=options,
         script=script,
@@ -121,7 +132,24 @@ def ask(
         sbatch_words=line.sbatch_words,
         launch=launch,
         opened=opened,
+        launches=launches,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Reads values of sbatch's options. lenient: what cannot be read is sbatch's to refuse, or
+    to understand, and the plan goes without."""
+
+    lenient: bool
+
+    def of(self, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except RequestError:
+            if self.lenient:
+                return otherwise
+            raise
 
 
 def _data(options: TrainOptions, cwd: Path) -> DataSet:

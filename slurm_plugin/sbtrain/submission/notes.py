@@ -15,10 +15,6 @@ from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count
 
-_LAUNCHERS = re.compile(
-    r"^[ \t]*(?:exec[ \t]+|time[ \t]+)?(srun|mpirun|mpiexec|horovodrun)(?=[ \t])", re.MULTILINE
-)
-
 
 def script_notes(
     asked: Asked, line: CommandLine, *, own: Container[str] = FLAGS, who: str = "sbtrain"
@@ -28,19 +24,11 @@ def script_notes(
     Args:
         own: options of the command `who`, without their leading dashes.
     """
-    script = asked.script
     said = {name for name, _ in (*asked.directives.train, *line.train)}
-    yield from _layout_notes(asked, by_user="train-layout" in said)
+    if asked.launch == "ranks":
+        yield from _layout_notes(asked, by_user="train-layout" in said)
     if asked.options.data and not asked.request.data.total_bytes:
         yield f"--train-data holds nothing yet: {', '.join(asked.request.data.paths)}"
-    launcher = None if script.is_python else _LAUNCHERS.search(script.text)
-    if launcher:
-        number = script.text.count("\n", 0, launcher.start(1)) + 1
-        yield (
-            f"{script.shown}:{number}: {launcher[1]} starts processes on all nodes, and "
-            f"sbtrain starts the script on every node: write the command without "
-            f"{launcher[1]}, or submit with sbatch"
-        )
     yield from unknown_option_notes(asked.settings)
     for word in line.script_args:
         name = word.removeprefix("--").partition("=")[0]
@@ -49,6 +37,22 @@ def script_notes(
                 f"--{name} stands behind the script, so the script gets it; write it before "
                 f"{line.script}, where it is meant for {who}"
             )
+
+
+def launch_note(asked: Asked) -> str:
+    """How the script is run, and why; --train-launch says it otherwise."""
+    shown, by = asked.script.shown, ""
+    if asked.options.launch:
+        by = f" (--train-launch={asked.options.launch})"
+    if asked.launch == "ranks":
+        return f"{shown} is started by sbtrain, once for every rank{by}"
+    line = asked.launches[0] if asked.launches else None
+    why = (
+        f"line {line.number} starts its processes ({line.program})"
+        if line
+        else ("it starts nothing on other nodes")
+    )
+    return f"{shown} runs once, on the first node, as with sbatch: {why}{by}"
 
 
 def _layout_notes(asked: Asked, *, by_user: bool) -> Iterator[str]:
@@ -76,6 +80,8 @@ def _layout_notes(asked: Asked, *, by_user: bool) -> Iterator[str]:
 
 def plan_notes(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
     """The options that the plan does not follow."""
+    if plan.launch == "script":
+        return
     from sbtrain_perf.hardware import AskedHardware
 
     hardware = AskedHardware.of(plan.sbatch_options)

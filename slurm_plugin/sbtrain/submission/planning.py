@@ -17,11 +17,12 @@ from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
+from sbtrain.submission.launch_lines import launch_lines
 from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside, queue_waits
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
-from sbtrain_perf.request import NodeRange, slurm_partition
+from sbtrain_perf.request import Launch, NodeRange, slurm_partition
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
@@ -73,10 +74,16 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         )
     directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
     options = read_flags(line.train, directives.train)
+    own = launch_lines(script) if named else ()
+    launch: Launch = "ranks"
+    if options.launch in ("ranks", "script"):
+        launch = options.launch
+    elif named and (own or not script.is_python):
+        launch = "script"
     said = {name for name, _ in (*directives.train, *line.train)}
     if named and "train-layout" not in said:
-        options = dataclasses.replace(options, layout=layouts_of(script).layout)
-    launch = options.launch if options.launch != "none" else None
+        layout = layouts_of(script).layout if launch == "ranks" else "allreduce"
+        options = dataclasses.replace(options, layout=layout)
     return ask(
         line,
         options,
@@ -84,7 +91,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         directives,
         cwd=around.cwd,
         environ=around.environ,
-        launch=launch or "ranks",
+        launch=launch,
+        launches=own,
     )
 
 
@@ -103,7 +111,8 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     from sbtrain_perf.coefficients import load_coefficients
 
     shape = load_site(asked.options.site, around.environ)
-    _check_partition(asked.request.partition, shape)
+    if asked.launch == "ranks":
+        _check_partition(asked.request.partition, shape)
     known = Known()
     if client is not None and _is_open(asked):
         known = ask_partitions(client)
@@ -137,7 +146,7 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
     if decision.chosen is not None:
         plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
-        own_signal = asked_signal(asked.settings)
+        own_signal = _signal_of(asked)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
         decision = dataclasses.replace(decision, chosen=plan)
@@ -213,6 +222,15 @@ def _with_pushing(shape: ClusterShape, names: Collection[str]) -> ClusterShape:
 
 def _gres(shape: ClusterShape) -> dict[str, str]:
     return {one.name: one.gres for one in shape.partitions if one.gres}
+
+
+def _signal_of(asked: Asked) -> str | None:
+    try:
+        return asked_signal(asked.settings)
+    except RequestError:
+        if asked.launch == "script":  # sbatch will refuse it
+            return None
+        raise
 
 
 def _in_default_partition(asked: Asked, shape: ClusterShape, known: Known) -> Asked:

@@ -8,7 +8,7 @@ import pytest
 
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
-from sbtrain.submission.notes import script_notes
+from sbtrain.submission.notes import launch_note, script_notes
 from sbtrain.submission.planning import Surroundings, read_call
 from sbtrain_perf.request import LayoutChoice
 
@@ -56,13 +56,13 @@ def test_the_layouts_are_those_of_the_script_or_those_asked_for(
     asked = bool(argv) or "#SBTRAIN" in text
     said = [note.partition(":")[0] for note in notes if note.startswith("planned")]
     way = {"allreduce": "without", "ps": "with"}.get(layout)
-    plain = text in (JOINS, TORCH)  # nobody needs to hear of servers
+    plain = text in (JOINS, TORCH) or "bash" in text  # nobody needs to hear of servers
     expected = [] if asked or plain or way is None else [f"planned {way} parameter servers"]
     assert said == expected
 
 
 def test_servers_asked_for_of_a_script_that_cannot_play_one_are_noted(tmp_path: Path) -> None:
-    _, (note,) = called(PLAIN, "--train-layout=ps", place=tmp_path)
+    _, (note,) = called(TORCH, "--train-layout=ps", place=tmp_path)
     assert "its parameter servers will run it as the workers do" in note
     planned, (note,) = called(JOINS, "--train-layout=ps", place=tmp_path)
     assert planned == "ps"
@@ -81,18 +81,28 @@ def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("text", "argv", "launch", "why"),
     [
-        ("module load x\nsrun python train.py\n", "train:3: srun "),
-        ("  exec mpirun -n 4 a.out\n", "train:2: mpirun "),
-        ("# srun is for sbatch\n", ""),
-        ("echo srun x\n", ""),
-        ("srun_all x\n", ""),
+        ("#!/bin/bash\nmodule load x\nsrun python t.py\n", (), "script", "line 3 starts"),
+        ("#!/bin/bash\nexec mpirun -n 4 a.out\n", (), "script", "line 2 starts"),
+        ("#!/bin/bash\n# srun\necho srun x\n", (), "script", "starts nothing on other nodes"),
+        ("#!/usr/bin/perl\nprint 1;\n", (), "script", "starts nothing on other nodes"),
+        (TORCH, (), "ranks", "once for every rank"),
+        (f"{TORCH}'srun x'\n", (), "ranks", "once for every rank"),
+        (f"{JOINS}import os\nos.system('srun ./a')\n", (), "script", "line 4 starts"),
+        (TORCH, ("--train-launch=script",), "script", "(--train-launch=script)"),
+        (PLAIN, ("--train-launch=ranks",), "ranks", "(--train-launch=ranks)"),
+        ("#!/bin/bash\n#SBTRAIN --train-launch=ranks\nsrun x\n", (), "ranks", "every rank"),
     ],
 )
-def test_a_launcher_within_the_script_is_named(body: str, place: str, tmp_path: Path) -> None:
-    _, notes = called(f"#!/bin/bash\n{body}", "--train-layout=allreduce", place=tmp_path)
-    assert [note.partition("starts")[0] for note in notes] == ([f"./{place}"] if place else [])
+def test_how_a_script_is_run_is_told_by_what_it_does(
+    text: str, argv: tuple[str, ...], launch: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train").write_text(text)
+    line = split_command_line([*argv, "./train"], FLAGS)
+    asked = read_call(line, Surroundings(cwd=tmp_path, environ={}, stdin=lambda: b""))
+    assert asked.launch == launch
+    assert why in launch_note(asked)
 
 
 def test_our_flags_behind_the_script_are_named(tmp_path: Path) -> None:

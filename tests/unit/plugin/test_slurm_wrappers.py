@@ -220,7 +220,8 @@ def test_wrappers_that_lead_to_each_other_end(site: Site) -> None:
     for name, said in (("sbatch", "12"), ("scontrol", part)):
         site.put(site.slurm / name, f"#!/bin/sh\necho '{said}'\n")
         site.wrap(
-            "#!/bin/sh\nCOUNT\nsbtrain --train-explain -N1-2 -p standard job.sh >&2\n"
+            "#!/bin/sh\nCOUNT\n"
+            "sbtrain --train-explain --train-launch=ranks -N1-2 -p standard job.sh >&2\n"
             f'exec {site.slurm}/{name} "$@"\n',
             name=name,
         )
