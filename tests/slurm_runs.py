@@ -93,14 +93,17 @@ class SlurmRun:
             token=self.plan.run_id,
             working_dir=self.folder,
         )
-        own = {"VIRTUAL_ENV": sys.prefix}
-        client = CommandsClient(environ={**os.environ, **own, **self.environment})
+        client = CommandsClient(environ=self.environ)
         self.job_id = client.submit(submission).job_id
         return self.job_id
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """That of a user whose virtual environment is ours."""
+        return {**os.environ, "VIRTUAL_ENV": sys.prefix, **self.environment}
+
     def slurm(self, argv: list[str]) -> str:
-        env = {**os.environ, **self.environment}
-        return run_command(argv, timeout_s=120, env=env, cwd=self.folder).stdout
+        return run_command(argv, timeout_s=120, env=self.environ, cwd=self.folder).stdout
 
     def shown(self, field: str, job_id: str = "") -> str:
         """A field of scontrol show job."""

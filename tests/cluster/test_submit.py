@@ -76,7 +76,7 @@ def test_stdout_is_sbatchs_and_all_else_is_on_stderr(
     assert f"run folder {folder}" in said.stderr
     job = the_job(slurm, found[1])
     assert job.name == "train.sh"
-    assert job.requeue is False
+    assert job.requeue is True  # the cluster's own rule
     assert split_comment(job.comment) == ("my own", folder.name)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert (modes["plan.json"], modes["job.sh"], modes["script"]) == (0o600, 0o600, 0o700)
@@ -160,7 +160,7 @@ def test_the_queue_is_reckoned_with(
     def planned(steps: int) -> int:
         words = ("--train-dry-run", f"--train-steps={steps}", "--train-layout=ps:1")
         words = (*words, "-p", "urgent", "--train-objective=time")
-        said = sbtrain(*words, "train.sh", cwd=place, environ=environ)
+        said = sbtrain(*words, "--train-launch=ranks", "train.sh", cwd=place, environ=environ)
         assert said.returncode == 0, said.stderr
         found = re.search(r"^#SBATCH --nodes=(\d+)$", said.stdout, re.M)
         assert found
@@ -229,10 +229,11 @@ def test_wrap_and_standard_input(
     place: Path, environ: dict[str, str], slurm: CommandsClient
 ) -> None:
     words = ("-W", "-N1", "-p", "standard", "--train-steps=5", "-o", "out.%j")
-    said = sbtrain(*words, "--wrap", "echo a $SBTRAIN_ROLE", cwd=place, environ=environ)
+    text = "#SBATCH -N2\necho a $SLURM_NNODES"  # sbatch reads no directives there
+    said = sbtrain(*words, "--wrap", text, cwd=place, environ=environ)
     job_id = said.stdout.split()[-1]
     assert said.returncode == 0, said.stderr
-    assert "a worker\n" in (place / f"out.{job_id}").read_text()
+    assert "a 1\n" in (place / f"out.{job_id}").read_text()
     assert the_job(slurm, job_id).name == "wrap"
     said = sbtrain(*words, cwd=place, environ=environ, stdin="#!/bin/sh\necho b $0\n")
     job_id = said.stdout.split()[-1]

@@ -23,7 +23,9 @@ from sbtrain.options.argv import (
 )
 from sbtrain_perf.errors import RequestError
 
-_BURST_BUFFER = ("#BB", "#DW", "#STB")  # slurmctld reads these in the submitted script
+# Read by slurmctld in the submitted script, and by sbatch as those of other schedulers.
+_CARRIED = ("#BB", "#DW", "#STB", "#PBS", "#BSUB")
+_NAMES = re.compile(r"#PBS\s.*-N\s*\S|#BSUB\s.*-J\s*\S")
 _BLANKS = " \t\n\v\f\r"
 
 
@@ -91,6 +93,11 @@ class _Word:
     column: int  # 0-based place in the line
 
 
+def named_otherwise(directives: Directives) -> bool:
+    """Whether a line of another scheduler names the job."""
+    return any(_NAMES.match(line) for line in directives.kept_lines)
+
+
 def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) -> Directives:
     """Read the directives of a script's text. `file` is its name in messages.
 
@@ -127,7 +134,7 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
             split = _theirs(place)
             settings.extend(split.settings)
             kept.append(_carried(line, split))
-        elif line.startswith(_BURST_BUFFER):
+        elif line.startswith(_CARRIED):
             kept.append(line)
         elif _is_command(line):
             command_line = number

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sbtrain.options.argv import given, last_value
+from sbtrain.options.directives import named_otherwise
 from sbtrain.submission.asked import GPU_OPTIONS, SWITCHES, Asked
 from sbtrain_perf.request import Plan, slurm_partition
 
@@ -109,5 +110,5 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
         yield Addition(word="--no-requeue", why=why, narrows=True)
     if not given(settings, "open-mode") and (ranks or plan.resumable):
         yield Addition(word="--open-mode=append", why="later attempts add to the output")
-    if not given(settings, "job-name"):
+    if not given(settings, "job-name") and not named_otherwise(asked.directives):
         yield Addition(word=f"--job-name={asked.script.name}", why="as sbatch names it")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sbtrain.home import learnt_coefficients
 from sbtrain.options.argv import CommandLine, heterogeneous, last_value
-from sbtrain.options.directives import read_directives
+from sbtrain.options.directives import Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
@@ -72,7 +72,9 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
             environ=around.environ,
             stdin=around.stdin,
         )
-    directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
+    directives = Directives()
+    if line.wrap is None:  # sbatch reads none in its text
+        directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
     options = read_flags(line.train, directives.train)
     own = launch_lines(script) if named else ()
     launch: Launch = "ranks"
@@ -253,6 +255,8 @@ def _unplanned(
         partition=None,
         sbatch_options=(),
         nodes=NodeRange(low=1, high=1),
+        layout="allreduce",
+        servers=None,
         time_limit_s=None,
     )
     decision = planner.plan(small, shape)

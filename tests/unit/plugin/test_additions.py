@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,13 @@ def test_a_run_that_resumes_is_told_to_stop_and_comes_back() -> None:
 def test_every_addition_has_its_reason() -> None:
     plan = example_plan(gpus_per_node=2)
     assert all(one.why for one in additions(asked("--train-steps=9"), plan).each)
+
+
+@pytest.mark.parametrize(
+    "line", ["#PBS -N other", "#PBS -l nodes=1 -N other", "#BSUB -J other"]
+)
+def test_a_name_in_lines_of_another_scheduler_counts(line: str) -> None:
+    found = read_directives(f"#!/bin/sh\n{line}\nls\n", file="a.sh", train_flags=FLAGS)
+    assert found.kept_lines == (line,)
+    said = dataclasses.replace(asked("--train-name=x"), directives=found)
+    assert additions(said, example_plan(resumable=False)).each == ()
