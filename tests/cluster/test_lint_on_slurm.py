@@ -101,10 +101,6 @@ def test_sbatch_says_nothing_of_lines_that_it_reads_otherwise(
     assert {name: record.get(name) for name in expected} == expected
 
 
-def test_pbs_holds_no_job(shell: Shell) -> None:
-    assert shell.waited(shell.script("#PBS -h", "true")) == 0
-
-
 def test_sbatch_itself_speaks_of_what_lint_leaves_out(shell: Shell) -> None:
     _, err = shell.held("-N2", "-n1", shell.script("true"))
     assert "can't run 1 processes on 2 nodes" in err

@@ -24,7 +24,6 @@ _BSUB = re.compile(r"#BSUB[ \t]+-(\w+)[ \t]*(.*)")
 # What sbatch 22.05 takes without a word and does nothing with.
 _PBS_UNREAD: Mapping[str, str] = {
     "r": "#SBATCH --requeue or --no-requeue",
-    "h": "#SBATCH --hold",
     "I": "salloc or srun --pty for an interactive job",
 }
 _PBS_RESOURCES_UNREAD: Mapping[str, str] = {

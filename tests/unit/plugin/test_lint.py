@@ -496,6 +496,7 @@ NOTHING = [
     ),
     ("#BSUB -n 4\n#BSUB -W 90\n#BSUB -q spot\n#BSUB -J fit", ()),
     ("#PBS -r n", ("--ignore-pbs",)),
+    ("#PBS -h", ()),
     ("cat > other.sh <<EOF\n#!/bin/bash\n#SBATCH -N2\nEOF\nsbatch other.sh", ()),
     ("cat > other.sh <<-'EOF'\n#SBATCH -N2\nEOF", ()),
     ("echo '#!/bin/bash\n#SBATCH -N2\n' > other.sh", ()),
