@@ -62,10 +62,12 @@ _SIMPLE_VALUE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellText:
-    """commands in the order in which they are met, those within a word before its own."""
+    """commands in the order in which they are met, those within a word before its own.
+    comments: where each begins that is a whole line."""
 
     commands: tuple[Command, ...]
     functions: frozenset[str]
+    comments: frozenset[int]
 
 
 def read_shell(text: str, matters: Callable[[str, str], bool]) -> ShellText:
@@ -77,7 +79,11 @@ def read_shell(text: str, matters: Callable[[str, str], bool]) -> ShellText:
     found = Findings(matters=matters, expanded=frozenset(_EXPANDS.findall(text)))
     with contextlib.suppress(EndOfReading, RecursionError):
         _Reader(text, found).read()
-    return ShellText(commands=tuple(found.commands), functions=frozenset(found.functions))
+    return ShellText(
+        commands=tuple(found.commands),
+        functions=frozenset(found.functions),
+        comments=frozenset(found.comments),
+    )
 
 
 class _Reader(WordReader):
@@ -120,7 +126,11 @@ class _List:
             kind = match.lastgroup if match else "word"
             if match is None or kind == "plain":
                 self._word(match[0] if match else "")
-            elif kind == "blank" or kind == "comment":
+            elif kind == "blank":
+                reader.at = match.end()
+            elif kind == "comment":
+                if reader.at == 0 or text[reader.at - 1] == "\n":
+                    self.found.comments.add(reader.base + reader.at)
                 reader.at = match.end()
             elif kind == "newline":
                 self._end()

@@ -163,7 +163,8 @@ class _Script:
             return (part.program,)
         known = self.values.get(part.name) or (self.later.get(part.name) if later else None)
         if part.alternate:
-            return ("", *self._default(part))
+            other = self._default(part)[0]
+            return tuple(dict.fromkeys(other if one else "" for one in known or ("", "set")))
         if not known:
             return self._default(part) if part.default is not None else (Unknown(part.text),)
         if part.default is not None and "" in known:

@@ -87,13 +87,15 @@ def joined(parts: Sequence[str | Expansion]) -> Word:
 class Findings:
     """What the readers of one text found. matters: whether a command is wanted, by its first
     word and its text; expanded: variables whose value is of interest; bodies: of functions,
-    around the place that is read; steps: tokens that may still be read."""
+    around the place that is read; comments: where those of whole lines begin; steps: tokens
+    that may still be read."""
 
     matters: Callable[[str, str], bool]
     commands: list[Command] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     expanded: frozenset[str] = frozenset()
     bodies: int = 0
+    comments: set[int] = field(default_factory=set)
     steps: int = MOST_STEPS
 
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Literal
 
 from sbtrain.launches.launchers import Code, Launch, judge
-from sbtrain.launches.python_launches import python_launches
 from sbtrain.launches.shell_launches import shell_launches
 from sbtrain.options.script import Script
 
@@ -43,6 +42,8 @@ def launch_lines(script: Script) -> tuple[LaunchLine, ...]:
     if language == "shell":
         found += _of_shell(text)
     elif language == "python":
+        from sbtrain.launches.python_launches import python_launches
+
         found += [
             LaunchLine(program=one.launch.program, number=one.line, words=one.launch.words)
             for one in python_launches(text, shell=_shell)
@@ -72,6 +73,8 @@ def _shell(text: str) -> list[Launch]:
 
 
 def _python(code: Code) -> list[Launch]:
+    from sbtrain.launches.python_launches import python_launches
+
     return [one.launch for one in python_launches(code.text, shell=_shell)]
 
 
