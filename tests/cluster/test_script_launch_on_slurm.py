@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slurm
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
 OF_ITS_OWN = (  # variables that differ from job to job
     "SBTRAIN_|SLURM_JOB_NAME|SLURM_JOBID|SLURM_JOB_ID|SLURM_TASK_PID|SLURMD_NODENAME|"
-    "SLURM_TOPOLOGY_ADDR|HOSTNAME|_="
+    "SLURM_TOPOLOGY_ADDR|HOSTNAME|VIRTUAL_ENV|_="
 )
 WAITS = "exec 9<> <(:); while :; do read -rt 0.1 -u 9; done"  # bash tells of a sleep's end
 
