@@ -297,13 +297,15 @@ class ScriptPhases:
         ):
             self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
             self._inquiry.ask()
-        window = window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
-        over_s = told_s - window
+        over_s = told_s - self._window_s()
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
             self._say(f"the script goes on: {self._worlds.overdue_words()}")
         if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
             self._given_up = self._notice.cause != "cancelled"
+
+    def _window_s(self) -> float:
+        return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
 
     # -- the end -----------------------------------------------------------------------
 
@@ -316,7 +318,10 @@ class ScriptPhases:
             return False
         if not self._worlds.connected or self._ended_s is None:
             return True
-        return time.monotonic() >= self._ended_s + LAST_WORDS_S
+        until_s = self._ended_s + LAST_WORDS_S
+        if self._noticed_s is not None:  # Slurm's signal may have ended the script before them
+            until_s = max(until_s, self._noticed_s + self._window_s())
+        return time.monotonic() >= until_s
 
     def _outcome(self) -> Outcome:
         noticed = self._noticed_s is not None

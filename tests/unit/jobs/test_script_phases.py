@@ -374,6 +374,27 @@ def test_a_notice_saves_one_step_and_the_next_attempt_goes_on(make_run: MakeRun)
     )
 
 
+def test_ranks_save_when_slurms_last_signal_ends_the_script(make_run: MakeRun) -> None:
+    """At the time limit, and at the end of a preemption's grace, all processes get TERM."""
+    run = make_run(shell(srun(2)), steps=100_000, resumable=True)
+    text = TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(3)")
+    (run.folder / "train.py").write_text(text.replace("STEP_S", "0.05"))
+    run.start()
+    run.wait_for(lambda: train(run, ranks=2))
+    run.say_cause("time-limit")
+    assert run.process is not None
+    script, *_ = (pid for pid in descendants(run.process.pid) if os.getpgid(pid) == pid)
+    below = descendants(run.process.pid)
+    leaders = [pid for pid in below if b"srun" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert script in leaders
+    for pid in (run.process.pid, *leaders):
+        os.kill(pid, TERM)
+    assert run.wait() == 85, run.output
+    assert len(run.saved_steps) == 1
+    assert run.last("saved").step == run.saved_steps[0]
+    assert run.requeues == ["7"]
+
+
 @pytest.mark.parametrize("cause", ["preempted", "none"])
 def test_a_signal_to_the_steps_alone(make_run: MakeRun, cause: str) -> None:
     """Slurm's is a notice. Another, as of `timeout srun`, is the script's own affair."""
