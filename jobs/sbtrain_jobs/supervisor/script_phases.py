@@ -36,7 +36,14 @@ from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
-from sbtrain_jobs.wire.messages import Message, Notice, PhaseDone, Saved, StepsDone
+from sbtrain_jobs.wire.messages import (
+    Message,
+    Notice,
+    PhaseDone,
+    Saved,
+    StepsBegun,
+    StepsDone,
+)
 from sbtrain_jobs.wire.reach import candidate_addresses
 
 LOOK_EVERY_S = 0.2
@@ -172,6 +179,8 @@ class ScriptPhases:
     def _said(self, peer: Peer, message: Message) -> None:
         self._worlds.heard(peer, message)
         match message:
+            case StepsBegun():
+                self._record.open_timings(self._worlds.plan_of(peer))
             case StepsDone():
                 self._record.steps_done(message)
             case PhaseDone():

@@ -103,6 +103,7 @@ def test_its_end_is_the_job_s(make_run: MakeRun, line: str, code: int, cause: st
     assert (run.last("ended").cause, run.last("ended").exit_code) == (cause, recorded)
     assert run.output == ""  # what is the script's own affair is not spoken of
     assert run.requeues == []
+    assert not list(run.run_dir.rglob("timings.h5"))  # nor is a time of it known
 
 
 SHOWS = f"""#!{sys.executable}
@@ -325,6 +326,8 @@ def test_ranks_train_to_the_end(make_run: MakeRun) -> None:
     assert run.saved_steps == [5]
     timings = read_timing_log(run.run_dir / "attempts" / "0" / "timings.h5")
     assert [(one.rank, len(one.step)) for one in timings.ranks] == [(0, 5), (1, 5), (2, 5)]
+    assert (timings.plan.workers, len(timings.plan.roles)) == (3, 3)  # not as was planned
+    assert timings.named("start")
     assert run.events() == ["started", "ended"]
 
 
@@ -393,6 +396,24 @@ def test_ranks_save_when_slurms_last_signal_ends_the_script(make_run: MakeRun) -
     assert len(run.saved_steps) == 1
     assert run.last("saved").step == run.saved_steps[0]
     assert run.requeues == ["7"]
+
+
+def test_a_script_that_joins_by_itself(make_run: MakeRun) -> None:
+    run = make_run(f"#!{sys.executable}\n{TRAIN}", steps=100_000, resumable=True)
+    run.start()
+    run.wait_for(lambda: train(run, ranks=1))
+    assert "rank 0 attempt 0" in run.output
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.saved_steps == [run.last("saved").step]
+    assert run.requeues == ["7"]
+
+
+def test_a_signal_that_sbatch_takes_and_that_is_no_notice(make_run: MakeRun) -> None:
+    run = make_run(shell("exit 3"), preemption_signal="CONT")
+    run.start()
+    assert run.wait() == 3, run.output
 
 
 @pytest.mark.parametrize("cause", ["preempted", "none"])
