@@ -438,6 +438,34 @@ def test_a_signal_to_the_steps_alone(make_run: MakeRun, cause: str) -> None:
         assert "told to stop" not in run.output
 
 
+def test_a_signal_to_the_steps_while_slurm_is_away(make_run: MakeRun) -> None:
+    """It may be a preemption: the end of the script does not tell."""
+    run = make_run(shell(srun(1), "exit 0"), steps=100_000, resumable=True)
+    run.say_cause("error")
+    run.start()
+    run.wait_for(lambda: train(run, ranks=1))
+    os.kill(run.task_pid(0), USR1)
+    run.wait_for(lambda: "waiting for Slurm" in run.output)
+    assert run.requeues == []
+    run.say_cause("preempted")
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+    assert run.last("saved").step == run.saved_steps[0]
+
+
+def test_a_signal_when_no_rank_is_there_any_more_is_the_script_s(make_run: MakeRun) -> None:
+    after = shell(srun(1), "trap 'exit 7' TERM", "echo here > here") + WAITS
+    run = make_run(after, steps=5, resumable=True)
+    text = TRAIN.replace("weight += 1", "weight += 1\n        if weight == 3: break")
+    (run.folder / "train.py").write_text(text.replace("STEP_S", "0.05"))
+    run.start()
+    run.wait_for(lambda: written(run, "here"))
+    run.signal(TERM)
+    assert run.wait() == 7, run.output
+    assert run.requeues == []
+    assert "told to stop" not in run.output
+
+
 def test_a_script_that_goes_on_is_requeued_when_its_time_is_over(make_run: MakeRun) -> None:
     run = make_run(
         shell(srun(2), "sleep 600"),
