@@ -41,6 +41,16 @@ def notice_signals(preemption_signal: str) -> tuple[signal.Signals, ...]:
     return tuple(dict.fromkeys((*ALWAYS, own)))
 
 
+def notice_or_default(name: str) -> str:
+    """A signal that can serve as a notice: USR1 for one that cannot, as sbatch takes any in
+    --signal."""
+    try:
+        notice_signals(name)
+    except LaunchError:
+        return "USR1"
+    return name
+
+
 def signal_named(name: str) -> signal.Signals:
     """USR1, SIGUSR1 or a number. Raises LaunchError when there is no such signal."""
     text = name.strip().upper()

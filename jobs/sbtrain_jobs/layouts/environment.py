@@ -11,17 +11,21 @@ from pathlib import PurePath
 from sbtrain_jobs.layouts.ranks import first_worker
 from sbtrain_perf.request import Plan, Role
 
-# All that a trainer may gain: what is submitted from inside one must not inherit it.
-TRAINER_VARIABLES = frozenset(
+# All that runs under sbtrain gains, and all that a trainer may gain: what is submitted from
+# inside must not inherit it.
+RUN_VARIABLES = frozenset(
     (
         *("SBTRAIN_PLAN", "SBTRAIN_RUN_ID", "SBTRAIN_RUN_DIR", "SBTRAIN_ATTEMPT"),
-        *("SBTRAIN_JOB_ID", "SBTRAIN_ROLE", "SBTRAIN_ROLE_INDEX", "SBTRAIN_RANK"),
-        *("SBTRAIN_WORLD_SIZE", "SBTRAIN_NODE", "SBTRAIN_DATA", "SBTRAIN_CONTROL"),
-        *("SBTRAIN_TOKEN", "SBTRAIN_SCRIPT_DIR", "SBTRAIN_CHECKPOINT_DIR", "TF_CONFIG"),
-        *("TF_GRPC_REUSE_PORT", "PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "RANK"),
-        *("WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"),
+        *("SBTRAIN_JOB_ID", "SBTRAIN_DATA", "SBTRAIN_CHECKPOINT_DIR", "SBTRAIN_CONTROL"),
+        *("SBTRAIN_TOKEN", "SBTRAIN_SCRIPT_DIR"),
     )
 )
+ROLE = "SBTRAIN_ROLE"  # set for trainers that sbtrain has started itself
+TRAINER_VARIABLES = RUN_VARIABLES | {
+    *(ROLE, "SBTRAIN_ROLE_INDEX", "SBTRAIN_RANK", "SBTRAIN_WORLD_SIZE", "SBTRAIN_NODE"),
+    *("TF_CONFIG", "TF_GRPC_REUSE_PORT", "PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT"),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES"),
+}
 TEMPORARY_PREFIX = "tmp-sbtrain-"  # of the folder that TMPDIR names
 
 
@@ -78,7 +82,7 @@ def role_environment(
     on_node = [r for r in plan.roles if r.node == role.node]
     values = {
         **run_environment(plan, context),
-        "SBTRAIN_ROLE": role.name,
+        ROLE: role.name,
         "SBTRAIN_ROLE_INDEX": str(role.index),
         "SBTRAIN_RANK": str(context.rank),
         "SBTRAIN_WORLD_SIZE": str(plan.workers),

@@ -38,7 +38,8 @@ _RESERVED = ("name", "seconds", "at_s")  # a metric may not be called so
 
 
 class RunRecord:
-    """One attempt's record.
+    """One attempt's record. Its timing log is made when it is known whose times it will hold;
+    what is measured before waits for that.
 
     Args:
         earlier: the run's attempts before this one, in order.
@@ -64,6 +65,8 @@ class RunRecord:
         self._lead_rank = lead_rank
         self._ledger = Ledger(RunFolder.of(plan).ledger)
         self._timings: TimingLog | None = None
+        self._opened = False
+        self._waiting: list[Callable[[TimingLog], object]] = []
         self._flushed_s = 0.0
         self._first_step_seen = False
         self._warned: set[str] = set()
@@ -94,9 +97,25 @@ class RunRecord:
                 nodes=self._job.node_list,
             )
         )
-        self._open_timings()
         if (queue_s := self._queue_s()) is not None:
             self._timed(lambda log: log.phase("queue", queue_s, at_s=-queue_s))
+
+    def open_timings(self, plan: Plan) -> None:
+        """Make the timing log, once. plan: the world of ranks whose steps it will hold."""
+        if self._opened:
+            return
+        self._opened = True
+        try:
+            from sbtrain_perf.timing_log import TimingLog
+
+            self._timings = TimingLog.create(
+                self._folder.timings, plan=plan, attempt=self._attempt
+            )
+        except (SbtrainError, ImportError, OSError, RuntimeError, ValueError) as error:
+            self._warn(f"this attempt has no timing log: {error}")
+        for write in self._waiting:
+            self._timed(write)
+        self._waiting.clear()
 
     def write(
         self,
@@ -175,25 +194,21 @@ class RunRecord:
     def flush(self) -> None:
         self._flushed_s = time.monotonic()
         # Rows that cannot be written would pile up in memory: the log ends here.
-        if not self._timed(lambda log: log.flush()):
+        if self._opened and not self._timed(lambda log: log.flush()):
             self._timings = None
 
     def close(self) -> None:
-        self._timed(lambda log: log.close())
+        if len(self._waiting) > 1:  # more than the wait in the queue: staging, say
+            self.open_timings(self._plan)
+        if self._opened:
+            self._timed(lambda log: log.close())
         self._timings = None
 
-    def _open_timings(self) -> None:
-        try:
-            from sbtrain_perf.timing_log import TimingLog
-
-            self._timings = TimingLog.create(
-                self._folder.timings, plan=self._plan, attempt=self._attempt
-            )
-        except (SbtrainError, ImportError, OSError, RuntimeError, ValueError) as error:
-            self._warn(f"this attempt has no timing log: {error}")
-
     def _timed(self, write: Callable[[TimingLog], object]) -> bool:
-        """Whether it was written, or there is nothing to write to."""
+        """Whether it was written or waits, or there is nothing to write to."""
+        if not self._opened:
+            self._waiting.append(write)
+            return True
         if self._timings is None:
             return True
         try:

@@ -89,6 +89,7 @@ class AttemptPhases:
     def run(self) -> Outcome:
         """Raises LaunchError when the steps cannot be started at all."""
         try:
+            self._record.open_timings(self._plan)
             self._inquiry.ask()  # a notice may have come before anyone listened
             if wants_staging(self._plan):
                 self._staging.begin()

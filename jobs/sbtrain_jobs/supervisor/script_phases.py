@@ -36,7 +36,14 @@ from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
-from sbtrain_jobs.wire.messages import Message, Notice, PhaseDone, Saved, StepsDone
+from sbtrain_jobs.wire.messages import (
+    Message,
+    Notice,
+    PhaseDone,
+    Saved,
+    StepsBegun,
+    StepsDone,
+)
 from sbtrain_jobs.wire.reach import candidate_addresses
 
 LOOK_EVERY_S = 0.2
@@ -71,6 +78,7 @@ class ScriptPhases:
         self._notice_signals = notice_signals(plan.preemption_signal)
         self._notice = EndNotice(attempt.record)
         self._saved: Saved | None = None  # because they were told to stop
+        self._felt_in_step = False
         self._heard = ""  # how it was heard that the job may be ending
         self._noticed_s: float | None = None  # when that was more than the script's own affair
         self._ask_again_s = 0.0
@@ -172,6 +180,8 @@ class ScriptPhases:
     def _said(self, peer: Peer, message: Message) -> None:
         self._worlds.heard(peer, message)
         match message:
+            case StepsBegun():
+                self._record.open_timings(self._worlds.plan_of(peer))
             case StepsDone():
                 self._record.steps_done(message)
             case PhaseDone():
@@ -182,6 +192,7 @@ class ScriptPhases:
                 if self._noticed_s is not None:
                     self._write_saved()
             case Notice(signal=name):
+                self._felt_in_step = True
                 self._told(f"{name} in a step on {peer.hello.node_name}")
                 self._worlds.ask_one_to_stop(peer, self._heard)
             case _:
@@ -223,22 +234,22 @@ class ScriptPhases:
             self._script_ended(-number)
         if number in self._notice_signals:
             self._told(f"{number.name} in the batch script")
-            if self._worlds.spoke:
+            if self._worlds.connected:
                 self._begin_stop()
 
     def _deliver(self, number: signal.Signals, way: Way) -> None:
         """To the script, what it has not had: once.
 
         A notice would end a script that does not handle it. So it is kept from one whose ranks
-        have joined; and from any where sbtrain itself has asked for it, unless it comes at
-        a time at which Slurm has no reason of its own to send it.
+        are there and save on it; and from any where sbtrain itself has asked for it, unless it
+        comes at a time at which Slurm has no reason of its own to send it.
         """
         if way == "step" or self._script is None:
             return
         is_notice = number in self._notice_signals
         if not is_notice or self._script.handles(number):
             self._script.send(number, group=way == "group")
-        elif self._worlds.spoke:
+        elif self._worlds.connected:
             return
         elif number != signal_named(self._plan.preemption_signal) or not signal_is_ours(
             self._plan.sbatch_options
@@ -255,9 +266,12 @@ class ScriptPhases:
 
     def _cause_found(self, found: CauseFound) -> None:
         known = self._notice.learn(found)
-        if known and (found.cause != "time-limit" or self._heard):
+        named = known and (found.cause != "time-limit" or self._heard)
+        if named or (found.cause == "unknown" and self._felt_in_step):
             self._heard = self._heard or "Slurm says so when asked"
             self._begin_stop()
+        elif found.cause == "none" and self._noticed_s is None:
+            self._heard, self._felt_in_step, self._saved = "", False, None  # none of ours
         if self._script is not None and found.cause == "none":
             for number, way in self._kept_back:
                 self._script.send(number, group=way == "group")
@@ -297,13 +311,15 @@ class ScriptPhases:
         ):
             self._ask_again_s = now_s + ASK_AGAIN_EVERY_S
             self._inquiry.ask()
-        window = window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
-        over_s = told_s - window
+        over_s = told_s - self._window_s()
         if over_s > 0 and not self._overdue_said:
             self._overdue_said = True
             self._say(f"the script goes on: {self._worlds.overdue_words()}")
         if over_s > (OVERDUE_S if self._notice.cause == "preempted" else 0.0):
             self._given_up = self._notice.cause != "cancelled"
+
+    def _window_s(self) -> float:
+        return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
 
     # -- the end -----------------------------------------------------------------------
 
@@ -316,7 +332,10 @@ class ScriptPhases:
             return False
         if not self._worlds.connected or self._ended_s is None:
             return True
-        return time.monotonic() >= self._ended_s + LAST_WORDS_S
+        until_s = self._ended_s + LAST_WORDS_S
+        if self._noticed_s is not None:  # Slurm's signal may have ended the script before them
+            until_s = max(until_s, self._noticed_s + self._window_s())
+        return time.monotonic() >= until_s
 
     def _outcome(self) -> Outcome:
         noticed = self._noticed_s is not None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.batch_step import BatchStep
+from sbtrain_jobs.node_agent.trainer_command import trainer_argv
 from sbtrain_jobs.process import start_in_batch_step
 from sbtrain_jobs.signals import handles
 from sbtrain_perf.request import Plan
@@ -28,7 +29,7 @@ class ScriptProcess:
     """Started at once; `sink` gets ScriptEnded from a thread of its own.
 
     Args:
-        python: runs a file named *.py that says nothing of its interpreter.
+        python: sbtrain's interpreter; see trainer_argv.
 
     Raises:
         OSError: it cannot be run.
@@ -75,19 +76,23 @@ class ScriptProcess:
 def _started(
     plan: Plan, *, python: str, environ: Mapping[bytes, bytes], step: BatchStep
 ) -> int:
-    """The kernel itself honours the shebang. Where the file may not be executed, as on a
-    filesystem that is mounted so, its interpreter is started with it."""
-    argv = (plan.script, *plan.script_args)
+    """The kernel itself honours the shebang. Where there is none, or the file may not be
+    executed, as on a filesystem that is mounted so, its interpreter is started with it."""
     with Path(plan.script).open("rb") as stream:
-        line = stream.readline(512)
-    interpreter = line.removeprefix(b"#!").decode(errors="surrogateescape").split(maxsplit=1)
-    if not line.startswith(b"#!"):
-        by = python if plan.script.endswith(".py") else "/bin/bash"
-        return start_in_batch_step((by, *argv), environ=environ, step=step)
-    try:
-        return start_in_batch_step(argv, environ=environ, step=step)
-    except PermissionError:
-        if not interpreter or os.access(plan.script, os.X_OK):
-            raise
-        by_it = (*(word.strip() for word in interpreter), *argv)
-        return start_in_batch_step(by_it, environ=environ, step=step)
+        line = stream.readline(512).decode(errors="surrogateescape").strip()
+    shebang = line if line.startswith("#!") else ""
+    if shebang:
+        try:
+            argv = (plan.script, *plan.script_args)
+            return start_in_batch_step(argv, environ=environ, step=step)
+        except PermissionError:
+            if os.access(plan.script, os.X_OK):
+                raise
+    argv = trainer_argv(
+        plan.script,
+        plan.script_args,
+        shebang=shebang,
+        python=python,
+        environ={os.fsdecode(name): os.fsdecode(text) for name, text in environ.items()},
+    )
+    return start_in_batch_step(argv, environ=environ, step=step)

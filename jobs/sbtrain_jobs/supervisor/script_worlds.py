@@ -17,10 +17,12 @@ MOST_RANKS = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class _Launch:
-    """One world, by the words of its ranks' Hello. gone: ranks whose process has left."""
+    """One world, by the words of its ranks' Hello. plan: with its ranks. gone: ranks whose
+    process has left."""
 
     name: str
     size: int
+    plan: Plan
     world: TrainingWorld
     peers: dict[int, Peer] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
@@ -78,6 +80,11 @@ class ScriptWorlds:
         """The world of this process alone."""
         if (launch := self._with(peer)) is not None:
             launch.world.ask_to_stop(reason)
+
+    def plan_of(self, peer: Peer) -> Plan:
+        """The run's plan, with the ranks of this process's world."""
+        launch = self._with(peer)
+        return self._plan if launch is None else launch.plan
 
     # -- what is known -----------------------------------------------------------------
 
@@ -169,4 +176,4 @@ class ScriptWorlds:
         world = TrainingWorld(plan, tell=tell, say=self._say, stopped=lambda: None)
         if self._reason:
             world.ask_to_stop(self._reason)
-        return _Launch(name=hello.world, size=hello.size, world=world, peers=peers)
+        return _Launch(name=hello.world, size=hello.size, plan=plan, world=world, peers=peers)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.run_folder import RunFolder
+from sbtrain_jobs.signals import notice_or_default
 from sbtrain_jobs.staged_data import staged_paths
 from sbtrain_jobs.training.launched import launched_rank
 from sbtrain_perf.codec import read_plan
@@ -159,7 +160,7 @@ def _launched(plan: Plan, environ: Mapping[str, str], defaults: Defaults) -> Tra
         data=data or defaults.data,
         checkpoint_folder=Path(plan.checkpoint_dir),
         checkpoint_interval_s=plan.checkpoint_interval_s,
-        stop_signal=plan.preemption_signal,
+        stop_signal=notice_or_default(plan.preemption_signal),
         control=environ.get("SBTRAIN_CONTROL", ""),
         token=environ.get("SBTRAIN_TOKEN", ""),
         launch="script",

@@ -71,9 +71,8 @@ def _torch_world(environ: Mapping[str, str]) -> str:
 
 def _mpi_world(environ: Mapping[str, str]) -> str:
     """mpirun starts its ranks on the first node without a step, those of others in one."""
-    return "mpi " + (
-        environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid") or ""
-    )
+    names = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+    return "mpi " + next((environ[name] for name in names if environ.get(name)), "")
 
 
 def _step(environ: Mapping[str, str]) -> str:

@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from sbtrain_jobs.layouts.environment import TEMPORARY_PREFIX, TRAINER_VARIABLES
+from sbtrain_jobs.layouts.environment import (
+    ROLE,
+    RUN_VARIABLES,
+    TEMPORARY_PREFIX,
+    TRAINER_VARIABLES,
+)
 
 # Slurm sets them in a job that asked for such, and srun takes them for its own options; the
 # last ones are what a launcher told an MPI program.
@@ -28,10 +33,11 @@ def to_submit_from(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_outer_run(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what an outer run gave its trainer."""
+    """The environment without what an outer run gave its trainer, or the script that starts
+    its ranks itself."""
     if "SBTRAIN_PLAN" not in environ:
         return dict(environ)
-    dropped = set(TRAINER_VARIABLES)
+    dropped = set(TRAINER_VARIABLES if ROLE in environ else RUN_VARIABLES)
     if PurePath(environ.get("TMPDIR", "")).name.startswith(TEMPORARY_PREFIX):
         dropped.add("TMPDIR")  # removed when the trainer ends
     return {name: value for name, value in environ.items() if name not in dropped}

@@ -10,7 +10,9 @@ from sbtrain_jobs.layouts.environment import (
     TEMPORARY_PREFIX,
     TRAINER_VARIABLES,
     RoleContext,
+    RunContext,
     role_environment,
+    run_environment,
 )
 from sbtrain_perf.request import Plan, Role
 
@@ -60,6 +62,15 @@ def test_outside_a_run_what_the_user_has_set_stays() -> None:
     assert without_outer_run(own) == to_submit_from(own) == own
     trainers = {**gained(example_plan(), 0), "TMPDIR": "/big/tmp"}
     assert without_outer_run({**own, **trainers}) == {**OWN, "TMPDIR": "/big/tmp"}
+
+
+def test_inside_a_script_that_starts_its_ranks_what_it_has_set_stays() -> None:
+    """sbtrain has given it no more than the run's own variables."""
+    context = RunContext(
+        attempt=0, job_id="85", plan_path="/p", data=(), control="10.0.0.9:1", token="t"
+    )
+    its = {**OWN, "RANK": "3", "MASTER_ADDR": "c1", "CUDA_VISIBLE_DEVICES": "1"}
+    assert without_outer_run({**its, **run_environment(example_plan(), context)}) == its
 
 
 def test_what_the_job_around_asked_for_is_dropped_and_all_else_handed_on() -> None:

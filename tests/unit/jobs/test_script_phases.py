@@ -63,6 +63,11 @@ def written(run: SupervisedRun, name: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def train(run: SupervisedRun, *, ranks: int) -> bool:
+    """Whether all are in their loop of steps, and have done one."""
+    return run.output.count("starts after step 0") == ranks and "sbtrain: step " in run.output
+
+
 def descendants(pid: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
@@ -98,6 +103,7 @@ def test_its_end_is_the_job_s(make_run: MakeRun, line: str, code: int, cause: st
     assert (run.last("ended").cause, run.last("ended").exit_code) == (cause, recorded)
     assert run.output == ""  # what is the script's own affair is not spoken of
     assert run.requeues == []
+    assert not list(run.run_dir.rglob("timings.h5"))  # nor is a time of it known
 
 
 SHOWS = f"""#!{sys.executable}
@@ -189,11 +195,11 @@ def test_the_kernel_honours_the_shebang(
     assert not written(run, "log")
 
 
-def test_python_without_a_shebang_runs_in_ours(make_run: MakeRun) -> None:
+def test_python_without_a_shebang_runs_in_the_user_s(make_run: MakeRun) -> None:
     run = make_run("import sbtrain_jobs, sys\nprint(sys.executable)\n", name="a.py")
     run.start()
     assert run.wait() == 0, run.output
-    assert run.output == f"{sys.executable}\n"
+    assert Path(run.output.strip()).parent == Path(sys.prefix, "bin")
 
 
 def test_where_nothing_may_be_executed_its_interpreter_runs_it(make_run: MakeRun) -> None:
@@ -320,6 +326,8 @@ def test_ranks_train_to_the_end(make_run: MakeRun) -> None:
     assert run.saved_steps == [5]
     timings = read_timing_log(run.run_dir / "attempts" / "0" / "timings.h5")
     assert [(one.rank, len(one.step)) for one in timings.ranks] == [(0, 5), (1, 5), (2, 5)]
+    assert (timings.plan.workers, len(timings.plan.roles)) == (3, 3)  # not as was planned
+    assert timings.named("start")
     assert run.events() == ["started", "ended"]
 
 
@@ -350,7 +358,7 @@ def test_a_notice_saves_one_step_and_the_next_attempt_goes_on(make_run: MakeRun)
     """The script does not handle the signal, which its ranks' convention replaces."""
     run = make_run(shell(srun(2), "echo script ends with $?"), steps=100_000, resumable=True)
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: train(run, ranks=2))
     run.say_cause("preempted")
     run.signal(USR1)
     assert run.wait() == 85, run.output
@@ -369,6 +377,45 @@ def test_a_notice_saves_one_step_and_the_next_attempt_goes_on(make_run: MakeRun)
     )
 
 
+def test_ranks_save_when_slurms_last_signal_ends_the_script(make_run: MakeRun) -> None:
+    """At the time limit, and at the end of a preemption's grace, all processes get TERM."""
+    run = make_run(shell(srun(2)), steps=100_000, resumable=True)
+    text = TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(3)")
+    (run.folder / "train.py").write_text(text.replace("STEP_S", "0.05"))
+    run.start()
+    run.wait_for(lambda: train(run, ranks=2))
+    run.say_cause("time-limit")
+    assert run.process is not None
+    script, *_ = (pid for pid in descendants(run.process.pid) if os.getpgid(pid) == pid)
+    below = descendants(run.process.pid)
+    leaders = [pid for pid in below if b"srun" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert script in leaders
+    for pid in (run.process.pid, *leaders):
+        os.kill(pid, TERM)
+    assert run.wait() == 85, run.output
+    assert len(run.saved_steps) == 1
+    assert run.last("saved").step == run.saved_steps[0]
+    assert run.requeues == ["7"]
+
+
+def test_a_script_that_joins_by_itself(make_run: MakeRun) -> None:
+    run = make_run(f"#!{sys.executable}\n{TRAIN}", steps=100_000, resumable=True)
+    run.start()
+    run.wait_for(lambda: train(run, ranks=1))
+    assert "rank 0 attempt 0" in run.output
+    run.say_cause("preempted")
+    run.signal(USR1)
+    assert run.wait() == 85, run.output
+    assert run.saved_steps == [run.last("saved").step]
+    assert run.requeues == ["7"]
+
+
+def test_a_signal_that_sbatch_takes_and_that_is_no_notice(make_run: MakeRun) -> None:
+    run = make_run(shell("exit 3"), preemption_signal="CONT")
+    run.start()
+    assert run.wait() == 3, run.output
+
+
 @pytest.mark.parametrize("cause", ["preempted", "none"])
 def test_a_signal_to_the_steps_alone(make_run: MakeRun, cause: str) -> None:
     """Slurm's is a notice. Another, as of `timeout srun`, is the script's own affair."""
@@ -377,7 +424,7 @@ def test_a_signal_to_the_steps_alone(make_run: MakeRun, cause: str) -> None:
     )
     run.say_cause(cause)
     run.start()
-    run.wait_for(lambda: run.output.count("starts after step 0") == 2)
+    run.wait_for(lambda: train(run, ranks=2))
     for task in (0, 1):
         os.kill(run.task_pid(task), USR1)
     code = run.wait()
@@ -391,6 +438,34 @@ def test_a_signal_to_the_steps_alone(make_run: MakeRun, cause: str) -> None:
         assert "told to stop" not in run.output
 
 
+def test_a_signal_to_the_steps_while_slurm_is_away(make_run: MakeRun) -> None:
+    """It may be a preemption: the end of the script does not tell."""
+    run = make_run(shell(srun(1), "exit 0"), steps=100_000, resumable=True)
+    run.say_cause("error")
+    run.start()
+    run.wait_for(lambda: train(run, ranks=1))
+    os.kill(run.task_pid(0), USR1)
+    run.wait_for(lambda: "waiting for Slurm" in run.output)
+    assert run.requeues == []
+    run.say_cause("preempted")
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+    assert run.last("saved").step == run.saved_steps[0]
+
+
+def test_a_signal_when_no_rank_is_there_any_more_is_the_script_s(make_run: MakeRun) -> None:
+    after = shell(srun(1), "trap 'exit 7' TERM", "echo here > here") + WAITS
+    run = make_run(after, steps=5, resumable=True)
+    text = TRAIN.replace("weight += 1", "weight += 1\n        if weight == 3: break")
+    (run.folder / "train.py").write_text(text.replace("STEP_S", "0.05"))
+    run.start()
+    run.wait_for(lambda: written(run, "here"))
+    run.signal(TERM)
+    assert run.wait() == 7, run.output
+    assert run.requeues == []
+    assert "told to stop" not in run.output
+
+
 def test_a_script_that_goes_on_is_requeued_when_its_time_is_over(make_run: MakeRun) -> None:
     run = make_run(
         shell(srun(2), "sleep 600"),
@@ -399,7 +474,7 @@ def test_a_script_that_goes_on_is_requeued_when_its_time_is_over(make_run: MakeR
         sbatch_options=("--signal=B:USR1@8",),
     )
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: train(run, ranks=2))
     run.say_cause("time-limit")
     run.signal(USR1)
     assert run.wait() == 85, run.output
