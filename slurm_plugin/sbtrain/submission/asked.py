@@ -247,7 +247,11 @@ def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) 
         if level.switch is not None:
             return level.switch == "requeue"
         resumes = resumes or saves
-    return bool(options.checkpoint_dir) or script.uses_sbtrain
+    if options.checkpoint_dir or not script.uses_sbtrain:
+        return bool(options.checkpoint_dir)
+    from sbtrain.submission.script_uses import comes_back
+
+    return comes_back(script)
 
 
 def _nodes_said(

@@ -20,6 +20,7 @@ from sbtrain.submission.run_files import write_run_folder
 from sbtrain_jobs.process import run_command, start_process
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
+SCRIPT += "run = join()\nrun.steps(start=run.resume(load), save=save)\n"
 HEAVY = (
     *("numpy", "h5py", "sklearn", "scipy", "tensorflow", "mpi4py", "pyslurm", "asyncio"),
     *("importlib.metadata", "horovod", "torch"),
