@@ -45,12 +45,12 @@ class Reference:
 
 
 def hdf5_files(manifest: Manifest, *, turn: int = 0, turns: int = 1) -> list[int]:
-    """The entries that are HDF5 files; of many, the names say which are looked at.
+    """The entries that are HDF5 files or links to some; of many, the names say which count.
 
     Args:
         turn: of so many processes that share the looking, which this is.
     """
-    files = list(manifest.of_kind(Kind.FILE))
+    files = [*manifest.of_kind(Kind.FILE), *manifest.of_kind(Kind.LINK)]
     if len(files) > ALL_LOOKED_AT:
         files = [index for index in files if _NAMES.search(manifest.paths[index])]
     return [index for index in files[turn::turns] if _is_hdf5(manifest.source_path(index))]
@@ -202,6 +202,8 @@ def _check(
         )
     does = "is put together from" if found.what == "virtual" else "links to"
     beside = _meant(os.path.dirname(path), found.name)  # noqa: PTH120
+    if manifest.kinds[index] == Kind.LINK and not beside:
+        return  # what is elsewhere is looked for from the file itself
     # HDF5 looks also where the file itself lies that a link leads to, and in the current
     # folder; of a copy all that is gone.
     elsewhere = [os.path.dirname(os.path.realpath(path)), _current_folder()]  # noqa: PTH120

@@ -282,6 +282,13 @@ def test_a_link_of_the_file_system_hides_nothing(
     assert f"{folder}/other/a.h5" in capsys.readouterr().err
     (folder / "alias.h5").symlink_to("other/v.h5")
     assert stage(folder / "alias.h5") == SourceError.exit_code
+    # A link within the tree, from whose place a name leads out of it.
+    (folder / "tree" / "v.h5").unlink()
+    write_link(folder / "tree" / "v.h5", "../../other/a.h5")
+    (folder / "tree" / "deep").mkdir()
+    (folder / "tree" / "deep" / "v.h5").symlink_to("../v.h5")
+    assert stage(folder / "tree") == SourceError.exit_code
+    (folder / "tree" / "deep" / "v.h5").unlink()
     # Into the tree, but from where the file lies: a copy has it elsewhere.
     write_rows(folder / "tree" / "b.h5")
     (folder / "tree" / "v.h5").unlink()
