@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(.+)|import[ \t]+(.+))$", re.M
 )
+
+
+def parsed(source: bytes | str, *, most_bytes: int = 0) -> ast.Module:
+    """Raises ValueError, with the reason in words."""
+    import ast
+    import warnings
+
+    if most_bytes and len(source) > most_bytes:
+        raise ValueError(f"more than {most_bytes >> 20} MiB")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own, of escapes and the like
+            return ast.parse(source)
+    except SyntaxError as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        raise ValueError(f"{where}{error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(str(error) or "nested too deeply") from error
 
 
 def imported_names(source: str) -> frozenset[str]:
@@ -15,13 +37,10 @@ def imported_names(source: str) -> frozenset[str]:
     A text that this Python cannot parse is read by its import lines.
     """
     import ast
-    import warnings
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the script's own, of escapes and the like
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(source)
+    except ValueError:
         return _by_lines(source)
     names = set()
     for node in ast.walk(tree):
@@ -33,7 +52,7 @@ def imported_names(source: str) -> frozenset[str]:
 
 
 def joins(source: str) -> bool:
-    """Whether the script imports the training API, whose runs save and resume by themselves."""
+    """Whether the script imports the training API."""
     names = imported_names(source)
     return bool(names & {"sbtrain", "sbtrain.join"}) or any(
         name.split(".")[0] == "sbtrain_jobs" for name in names

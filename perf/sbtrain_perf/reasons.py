@@ -147,7 +147,7 @@ def why_never(weighing: Weighing, candidates: Candidates, forecast: Forecast, at
         if run_s > limit_s:
             return (
                 f"takes {duration(run_s)}, the time limit is {duration(limit_s)} and the run "
-                "does not resume"
+                f"does not {'go on after it' if weighing.request.forbidden_by else 'resume'}"
             )
     elif setup_s + float(forecast.checkpoint_s[at]) >= limit_s:
         return f"the time limit of {duration(limit_s)} ends before the first step"
@@ -241,19 +241,22 @@ def chosen_notes(
 def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
     """How the chosen row may lose work. kept: probability to end before the time limit."""
     at = next(i for i, p in enumerate(weighing.fit) if p.name == plan.partition)
-    partition, said = weighing.fit[at], []
+    partition, said, forbidden = weighing.fit[at], [], weighing.request.forbidden_by
+    why, way = "nothing says that the script resumes", "let it resume"
+    if forbidden:
+        why, way = f"{forbidden} forbids to go on after it", f"leave out {forbidden}"
     if partition.preempts_others and not weighing.request.partition:
         said.append(f"{plan.partition} pushes running jobs of others aside")
     if kept < SAFE:
         limit = duration(float(weighing.terms.limit_s[at]))
         said.append(
             f"the run ends before the time limit of {limit} with {odds_in_words(kept)}, and "
-            "nothing says that the script resumes: ask for more time (--time), or let it resume"
+            f"{why}: ask for more time (--time), or {way}"
         )
     if partition.preemptible and not plan.resumable:
         said.append(
-            f"{plan.partition} may preempt, and nothing says that the script resumes: a "
-            "preempted run ends there, it is not requeued"
+            f"{plan.partition} may preempt, and {why}: a preempted run ends there, it is not "
+            "requeued"
         )
     elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
         said.append(

@@ -137,7 +137,8 @@ class Request:
 
     sbatch_options holds what the user told sbatch, by full names (`--name=value`), the one that
     counts last; without what sbtrain does itself.
-    workload names what is learnt about this job across runs.
+    workload names what is learnt about this job across runs. forbidden_by: the option with
+    which the user forbids that a resumable run is put back into the queue.
     """
 
     script: str
@@ -156,6 +157,7 @@ class Request:
     model: ModelShape = field(default_factory=ModelShape)
     checkpoint_dir: str | None = None
     resumable: bool = False
+    forbidden_by: str = ""
     time_limit_s: float | None = None
 
 

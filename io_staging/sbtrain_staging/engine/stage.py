@@ -72,8 +72,8 @@ class Stager:
         cache = None if stream else NodeCache(self._prepare_scratch())
         manifests = [scan(source, self._world) for source in sources]
         self._check_size(manifests)
-        for manifest in manifests:
-            self._check_references(manifest)
+        for source, manifest in zip(sources, manifests, strict=True):
+            self._check_references(manifest, source)
         for manifest in manifests:
             if cache is None:
                 self._tally.paths.append(manifest.root)
@@ -151,7 +151,7 @@ class Stager:
                 hint="is the data set complete? otherwise correct --expect-size",
             )
 
-    def _check_references(self, manifest: Manifest) -> None:
+    def _check_references(self, manifest: Manifest, given: Path) -> None:
         """A copy that lacks a part of its data is read as zeros."""
         mode, tree = self._settings.mode, manifest.kinds[0] == Kind.FOLDER
         if mode == "stream" or (mode == "shard" and not tree):  # which looks for itself
@@ -160,7 +160,7 @@ class Stager:
 
         def step() -> None:
             mine = hdf5_files(manifest, turn=turn, turns=turns)
-            check_references(manifest, mine, parted=mode == "shard")
+            check_references(manifest, mine, given=given, parted=mode == "shard")
 
         self._rank.together(step)
 

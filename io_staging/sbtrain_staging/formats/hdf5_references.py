@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sbtrain_staging.errors import SourceError, StagingError
@@ -44,21 +45,24 @@ class Reference:
 
 
 def hdf5_files(manifest: Manifest, *, turn: int = 0, turns: int = 1) -> list[int]:
-    """The entries that are HDF5 files; of many, the names say which are looked at.
+    """The entries that are HDF5 files or links to some; of many, the names say which count.
 
     Args:
         turn: of so many processes that share the looking, which this is.
     """
-    files = list(manifest.of_kind(Kind.FILE))
+    files = [*manifest.of_kind(Kind.FILE), *manifest.of_kind(Kind.LINK)]
     if len(files) > ALL_LOOKED_AT:
         files = [index for index in files if _NAMES.search(manifest.paths[index])]
     return [index for index in files[turn::turns] if _is_hdf5(manifest.source_path(index))]
 
 
-def check_references(manifest: Manifest, indexes: Collection[int], *, parted: bool) -> None:
+def check_references(
+    manifest: Manifest, indexes: Collection[int], *, given: Path, parted: bool
+) -> None:
     """Make sure that these HDF5 files refer to nothing that a copy would not have.
 
     Args:
+        given: the source as it was named, which may be a link.
         parted: the files of the source are dealt out, and may come to different nodes.
 
     Raises:
@@ -67,7 +71,7 @@ def check_references(manifest: Manifest, indexes: Collection[int], *, parted: bo
     """
     for index in indexes:
         for found in references(manifest.source_path(index)):
-            _check(manifest, index, found, parted=parted)
+            _check(manifest, index, found, given=given, parted=parted)
 
 
 def _is_hdf5(path: bytes) -> bool:
@@ -78,24 +82,30 @@ def _is_hdf5(path: bytes) -> bool:
     except OSError:
         return False
     try:
+        return _signature_at(descriptor, path) is not None
+    finally:
+        os.close(descriptor)
+
+
+def _signature_at(descriptor: int, path: bytes) -> int | None:
+    try:
         head, size_bytes = os.pread(descriptor, _HEAD_BYTES, 0), os.fstat(descriptor).st_size
         at = 0
         while at < (size_bytes if _NAMES.search(path) else len(head)):
             here = head[at:] or os.pread(descriptor, len(HDF5_SIGNATURE), at)
             if here.startswith(HDF5_SIGNATURE):
-                return True
+                return at
             at = 2 * at or 512
     except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+        return None
+    return None
 
 
 def references(path: bytes) -> Iterator[Reference]:
     """All mentions of other files; none where HDF5 cannot read the file, as no program can.
 
     Raises:
+        SourceError: a part of the file cannot be looked at, or it waits for h5clear.
         StagingError: h5py is not installed.
     """
     try:
@@ -106,14 +116,40 @@ def references(path: bytes) -> Iterator[Reference]:
             "other files cannot be seen",
             hint="pip install 'sbtrain[staging]'",
         ) from None
-    try:
-        with h5py.File(os.fsdecode(path), "r", locking=False) as file:
-            yield from _of(file.id)
-    except (OSError, RuntimeError, KeyError, ValueError):
+    for swmr in (False, True):  # what a writer has left open can be read by its readers' mode
+        try:
+            file = h5py.File(os.fsdecode(path), "r", locking=False, swmr=swmr)
+        except (OSError, RuntimeError, KeyError, ValueError):
+            continue
+        with file:
+            yield from _of(file.id, path)
         return
+    if _is_left_open(path):
+        raise _unseen(
+            path, "its writer has left it open", hint=f"h5clear -s {shown_path(path)}"
+        )
 
 
-def _of(file: Any) -> Iterator[Reference]:
+def _is_left_open(path: bytes) -> bool:
+    """By the flags of a superblock of version 3, or one that this HDF5 does not know."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        head = os.pread(descriptor, 12, _signature_at(descriptor, path) or 0)
+    finally:
+        os.close(descriptor)
+    return len(head) == 12 and head[8] >= 3 and (head[8] > 3 or bool(head[11]))
+
+
+def _unseen(path: bytes, why: str, *, hint: str) -> SourceError:
+    return SourceError(
+        f"{shown_path(path)} may refer to other files, which cannot be seen: {why}", hint=hint
+    )
+
+
+def _of(file: Any, path: bytes) -> Iterator[Reference]:
     import h5py
 
     outward: list[bytes] = []
@@ -125,25 +161,39 @@ def _of(file: Any) -> Iterator[Reference]:
         elif info.type == h5py.h5l.TYPE_HARD:
             objects.append(name)
 
-    file.links.visit(see, info=True)
-    for name in outward:
-        other = file.links.get_val(name)[0]
-        yield Reference(what="link", where=shown_path(name), name=other)
-    for name in objects:
-        found = h5py.h5o.open(file, name)
-        if not isinstance(found, h5py.h5d.DatasetID):
-            continue
-        made = found.get_create_plist()
-        where = shown_path(name)
-        if made.get_layout() == h5py.h5d.VIRTUAL:
-            names = {made.get_virtual_filename(n) for n in range(made.get_virtual_count())}
-            for source in sorted(names - {"."}):
-                yield Reference(what="virtual", where=where, name=os.fsencode(source))
-        for number in range(made.get_external_count()):
-            yield Reference(what="raw", where=where, name=made.get_external(number)[0])
+    where = "its links"
+    try:
+        file.links.visit(see, info=True)
+        for name in outward:
+            other = file.links.get_val(name)[0]
+            yield Reference(what="link", where=shown_path(name), name=other)
+        for name in objects:
+            where = shown_path(name)
+            if h5py.h5o.get_info(file, name).type == h5py.h5o.TYPE_DATASET:
+                yield from _of_data_set(h5py.h5d.open(file, name), where)
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise _unseen(
+            path,
+            f"{where} cannot be read ({error})",
+            hint="write the file anew, or leave it out; with --mode stream nothing is copied",
+        ) from error
 
 
-def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) -> None:
+def _of_data_set(data: Any, where: str) -> Iterator[Reference]:
+    import h5py
+
+    made = data.get_create_plist()
+    if made.get_layout() == h5py.h5d.VIRTUAL:
+        names = {made.get_virtual_filename(n) for n in range(made.get_virtual_count())}
+        for source in sorted(names - {"."}):
+            yield Reference(what="virtual", where=where, name=os.fsencode(source))
+    for number in range(made.get_external_count()):
+        yield Reference(what="raw", where=where, name=made.get_external(number)[0])
+
+
+def _check(
+    manifest: Manifest, index: int, found: Reference, *, given: Path, parted: bool
+) -> None:
     path = manifest.source_path(index)
     shown, named = shown_path(path), shown_path(found.name)
     if found.what == "raw":  # HDF5 looks for it in a program's current folder
@@ -152,8 +202,15 @@ def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) ->
         )
     does = "is put together from" if found.what == "virtual" else "links to"
     beside = _meant(os.path.dirname(path), found.name)  # noqa: PTH120
-    # HDF5 looks also where the file itself lies that a link leads to; of a copy that is gone.
-    others = beside or _meant(os.path.dirname(os.path.realpath(path)), found.name)  # noqa: PTH120
+    if manifest.kinds[index] == Kind.LINK and not beside:
+        return  # what is elsewhere is looked for from the file itself
+    # HDF5 looks also where the file itself lies that a link leads to, and in the current
+    # folder; of a copy all that is gone.
+    elsewhere = [os.path.dirname(os.path.realpath(path)), _current_folder()]  # noqa: PTH120
+    if manifest.kinds[0] == Kind.FILE:
+        elsewhere.insert(0, os.path.join(elsewhere[1], os.fsencode(given.parent)))  # noqa: PTH118
+    seen = (_meant(folder, found.name) for folder in elsewhere)
+    others = beside or next(filter(None, seen), [])
     relative = os.path.dirname(manifest.paths[index]) + b"/" + found.name  # noqa: PTH120
     leaves = os.path.normpath(relative.lstrip(b"/")).split(b"/")[0] == b".."
     if not others:
@@ -184,6 +241,13 @@ def _check(manifest: Manifest, index: int, found: Reference, *, parted: bool) ->
                 "it there, not in their scratch",
                 hint=f"name it relative to the folder of {shown}, or {_ONE_FILE}",
             )
+
+
+def _current_folder() -> bytes:
+    try:
+        return os.fsencode(Path.cwd())
+    except OSError:
+        return b"/"  # it is gone, and nothing is found there
 
 
 def _meant(folder: bytes, name: bytes) -> list[bytes]:

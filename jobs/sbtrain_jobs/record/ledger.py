@@ -96,12 +96,14 @@ def read_ledger(path: str | Path) -> tuple[LedgerEntry, ...]:
 
 
 def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
-    """One record for each attempt, in order of their start."""
+    """One record for each attempt, in order of their start; it is the job's that began it."""
     records: dict[int, AttemptRecord] = {}
     for entry in entries:
         record = records.get(entry.attempt) or AttemptRecord(
             attempt=entry.attempt, job_id=entry.job_id, started_at=entry.at, nodes=entry.nodes
         )
+        if entry.job_id not in ("", record.job_id):
+            continue  # of a job that began the same attempt later, and gave way
         match entry.event:
             case "started":
                 record = replace(

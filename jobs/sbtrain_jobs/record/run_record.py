@@ -12,12 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import (
     LOST_DETAIL,
     AttemptRecord,
     Ledger,
     LedgerEntry,
     LedgerEvent,
+    attempts,
     cause_of_lost,
     utc_now,
 )
@@ -75,7 +77,7 @@ class RunRecord:
         """Write the attempt down, and the end of an earlier one that left none.
 
         Raises:
-            LaunchError: the ledger cannot be written.
+            LaunchError: the ledger cannot be written, or another job has begun this attempt.
         """
         for lost in (record for record in self._earlier if not record.ended_at):
             self._ledger.append(
@@ -97,6 +99,7 @@ class RunRecord:
                 nodes=self._job.node_list,
             )
         )
+        self._give_way()
         if (queue_s := self._queue_s()) is not None:
             self._timed(lambda log: log.phase("queue", queue_s, at_s=-queue_s))
 
@@ -116,6 +119,15 @@ class RunRecord:
         for write in self._waiting:
             self._timed(write)
         self._waiting.clear()
+
+    def _give_way(self) -> None:
+        """Of two jobs that begin at the same time, the one that wrote so first goes on."""
+        for one in attempts(self._ledger.entries()):
+            if one.attempt == self._attempt and one.job_id != self._job.job_id:
+                raise LaunchError(
+                    f"job {one.job_id} began attempt {self._attempt} of this run just before",
+                    hint=f"wait for it, or end it: scancel {one.job_id}",
+                )
 
     def write(
         self,

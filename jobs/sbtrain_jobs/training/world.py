@@ -9,7 +9,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
+_CONNECTING = ("torch", "tensorflow", "jax", "horovod")
+_NOT_OWN = sys.stdlib_module_names.union(_CONNECTING, ("mpi4py", "sbtrain_staging"))
+_INSTALLED = {"site-packages", "dist-packages"}
 HINT = (
     "sbtrain starts its trainers without an MPI launcher: start the framework from the "
     "variables that it sets (MASTER_ADDR, RANK, WORLD_SIZE), or ask for one node with -N 1"
@@ -32,8 +36,8 @@ def world_apart(workers: int, *, launched: bool = False) -> WorldApart | None:
     """Whether the script's framework sees another world than the plan's workers, or than the
     script's own launcher started; None where it does not, or nothing is known.
 
-    mpi4py counts where the script itself imports it, or nothing else is loaded that could
-    connect the ranks: other packages bring it along.
+    mpi4py counts where the script or a module of the user's imports it, or nothing else is
+    loaded that could connect the ranks: installed packages bring it along.
     """
     if workers < 2:
         return None
@@ -43,7 +47,7 @@ def world_apart(workers: int, *, launched: bool = False) -> WorldApart | None:
             return None
         return WorldApart(words=f"{name} sees a world of {size}, {ours}", alone=size == 1)
     seen = _mpi_size()
-    if seen is None or seen == workers or (_others_loaded() and not _script_imports_mpi4py()):
+    if seen is None or seen == workers or (_others_loaded() and not _user_imports_mpi4py()):
         return None
     return WorldApart(words=f"mpi4py sees a world of {seen}, {ours}")
 
@@ -77,14 +81,34 @@ def _mpi_size() -> int | None:
 
 
 def _others_loaded() -> bool:
-    return any(name in sys.modules for name in ("torch", "tensorflow", "jax", "horovod"))
+    return any(name in sys.modules for name in _CONNECTING)
 
 
-def _script_imports_mpi4py() -> bool:
+def _user_imports_mpi4py() -> bool:
     from sbtrain_jobs.script_imports import imported_names
 
-    try:
-        source = Path(sys.modules["__main__"].__file__ or "").read_text(errors="replace")
-    except (OSError, AttributeError):
-        return False
-    return any(name.partition(".")[0] == "mpi4py" for name in imported_names(source))
+    for path in _own_sources():
+        try:
+            source = path.read_text(errors="replace")
+        except OSError:
+            continue
+        if "mpi4py" in source and any(
+            name.partition(".")[0] == "mpi4py" for name in imported_names(source)
+        ):
+            return True
+    return False
+
+
+def _own_sources() -> Iterator[Path]:
+    """The script and the modules loaded by it that are no installed package's."""
+    for name, module in list(sys.modules.items()):
+        root = name.partition(".")[0]
+        if root in _NOT_OWN or not isinstance(module, ModuleType):
+            continue
+        # Not getattr: modules may load themselves when they are asked for anything.
+        file = object.__getattribute__(module, "__dict__").get("__file__")
+        if not isinstance(file, str):
+            continue
+        own = file.endswith(".py") and not _INSTALLED & set(Path(file).parts)
+        if own or name == "__main__":
+            yield Path(file)

@@ -16,16 +16,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain.slurm.client import JobInfo, JobStart, SlurmClient
+from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import token_of
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
-from sbtrain_jobs.record.ledger import attempts, read_ledger
+from sbtrain_jobs.record.ledger import AttemptRecord, attempts, read_ledger
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count
+
+# In these a job's processes may be there.
+_ALIVE = frozenset(
+    {
+        JobState.RUNNING,
+        JobState.SUSPENDED,
+        JobState.CONFIGURING,
+        JobState.COMPLETING,
+        JobState.RESIZING,
+        JobState.SIGNALING,
+        JobState.STOPPED,
+        JobState.UNKNOWN,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +104,8 @@ def own_job(
             as in a container, the job must have been submitted for the run.
 
     Raises:
-        LaunchError: it is the batch script of no job, or of one with fewer nodes than the plan.
+        LaunchError: it is the batch script of no job, or of one with fewer nodes than the
+            plan, or another job runs the plan now.
     """
     number = environ.get("SLURM_JOB_ID", "")
     if not number.isdecimal():
@@ -123,6 +139,7 @@ def own_job(
         warn(f"Slurm does not say how this job stands: {silence}")
     array, task = _array(shown, plan, environ)
     job_id = f"{array}_{task}" if task else number
+    _check_alone(plan, client, task, job_id)
     return SlurmJob(
         job_id=job_id,
         array_task=task,
@@ -155,5 +172,32 @@ def _restarts_said(environ: Mapping[str, str]) -> int:
 
 def _attempts(plan: Plan, task: str, job_id: str) -> int:
     """How many attempts of this run the job has made, as far as they got to say so."""
+    return sum(one.job_id == job_id for one in _earlier(plan, task))
+
+
+def _earlier(plan: Plan, task: str) -> tuple[AttemptRecord, ...]:
     folder = RunFolder.of(plan).task(task) if task else RunFolder.of(plan)
-    return sum(one.job_id == job_id for one in attempts(read_ledger(folder.ledger)))
+    return attempts(read_ledger(folder.ledger))
+
+
+def _check_alone(plan: Plan, client: SlurmClient, task: str, job_id: str) -> None:
+    """Two jobs would train on the same checkpoints: an attempt of another one that left no
+    end must be over, by Slurm's word."""
+    left = {one.job_id for one in _earlier(plan, task) if not one.ended_at} - {job_id, ""}
+    if not left:
+        return
+    try:
+        found = client.jobs_by_id(sorted(left))
+    except SbtrainError as error:
+        raise LaunchError(
+            f"whether job {min(left)} still runs {plan.run_id} cannot be seen: {error.message}",
+            hint="submit again when Slurm answers",
+        ) from error
+    for one in found:
+        if one.job_id in left and one.state in _ALIVE:
+            raise LaunchError(
+                f"job {one.job_id} runs {plan.run_id} now ({one.state_text.lower()}): two jobs "
+                "would write the same checkpoints",
+                hint=f"wait for it, or end it: scancel {one.job_id}; a run of its own is what "
+                "sbtrain submits",
+            )

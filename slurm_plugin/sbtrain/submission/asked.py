@@ -123,6 +123,7 @@ def ask(
                 else None
             ),
             resumable=_resumable(levels, options, script),
+            forbidden_by=_forbidden_by(levels),
             time_limit_s=reader.of(lambda: _time_limit_s(settings), None),
         ),
         options=options,
@@ -247,7 +248,20 @@ def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) 
         if level.switch is not None:
             return level.switch == "requeue"
         resumes = resumes or saves
-    return bool(options.checkpoint_dir) or script.uses_sbtrain
+    if options.checkpoint_dir or not script.uses_sbtrain:
+        return bool(options.checkpoint_dir)
+    from sbtrain.submission.script_uses import comes_back
+
+    return comes_back(script)
+
+
+def _forbidden_by(levels: Sequence[_Level]) -> str:
+    for level in levels:
+        if "train-no-resume" in level.flags:
+            return "--train-no-resume"
+        if level.switch is not None:
+            return "--no-requeue" if level.switch == "no-requeue" else ""
+    return ""
 
 
 def _nodes_said(

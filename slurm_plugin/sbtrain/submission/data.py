@@ -135,7 +135,7 @@ def _check_source(path: Path) -> None:
     if found and find_spec("h5py") is None:
         purpose = f"seeing what {manifest.shown(found[0])} refers to"
         raise MissingExtraError("h5py", extra="staging", purpose=purpose)
-    check_references(manifest, found, parted=False)
+    check_references(manifest, found, given=path, parted=False)
 
 
 def _check_mpi() -> None:

@@ -17,8 +17,16 @@ from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
+from sbtrain.submission.default_time import with_default_time
 from sbtrain.submission.launch_lines import launch_lines
-from sbtrain.submission.queue import Known, Waits, ask_partitions, pushing_aside, queue_waits
+from sbtrain.submission.queue import (
+    Known,
+    Waits,
+    ask_partitions,
+    left_by_exclude,
+    pushing_aside,
+    queue_waits,
+)
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
@@ -119,6 +127,7 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     if client is not None and _is_open(asked):
         known = ask_partitions(client)
         shape = _with_pushing(shape, pushing_aside(known.partitions))
+        shape = _with_most(shape, left_by_exclude(asked.settings, known.partitions))
         asked = _in_default_partition(asked, shape, known)
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
@@ -141,11 +150,12 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
         asked, decision = _unplanned(planner, asked, shape, decision)
     if client is not None and asked.opened and _is_open(asked):
-        waits = queue_waits(asked, decision.rows, client, known=known, gres=_gres(shape))
+        waits = _waits(planner, asked, shape, decision, client, known)
         warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
+    decision = with_default_time(asked, decision, shape, known=known, client=client)
     if decision.chosen is not None:
         plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
         own_signal = _signal_of(asked)
@@ -179,6 +189,43 @@ class _Planner:
         )
 
 
+def _waits(
+    planner: _Planner,
+    asked: Asked,
+    shape: ClusterShape,
+    decision: Decision,
+    client: SlurmClient,
+    known: Known,
+) -> Waits:
+    """Where Slurm would never start the job in any partition that was weighed, it is asked
+    about those that come next. Where it refuses them all, sbatch will say why."""
+    refused: dict[str, str] = {}
+    while decision.chosen is not None:
+        waits = queue_waits(asked, decision.rows, client, known=known, gres=_gres(shape))
+        refused |= waits.refused
+        if waits.seconds or not waits.refused:
+            return dataclasses.replace(waits, refused=refused)
+        shape = _without(shape, refused)
+        decision = planner.plan(asked.request, shape)
+    return Waits()
+
+
+def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
+    """No more nodes a job than that, by partition."""
+    kept = []
+    for one in shape.partitions:
+        nodes = most.get(one.name, most.get(slurm_partition(one.name), one.max_nodes_per_job))
+        kept.append(
+            dataclasses.replace(one, max_nodes_per_job=min(nodes, one.max_nodes_per_job))
+        )
+    return dataclasses.replace(shape, partitions=tuple(kept))
+
+
+def _without(shape: ClusterShape, names: Collection[str]) -> ClusterShape:
+    kept = tuple(one for one in shape.partitions if one.name not in names)
+    return dataclasses.replace(shape, partitions=kept)
+
+
 def _with_waits(
     planner: _Planner,
     request: Request,
@@ -188,8 +235,7 @@ def _with_waits(
 ) -> tuple[ClusterShape, Decision]:
     """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
     if waits.refused:
-        kept = tuple(one for one in shape.partitions if one.name not in waits.refused)
-        shape = dataclasses.replace(shape, partitions=kept)
+        shape = _without(shape, waits.refused)
     marked = _with_pushing(shape, waits.pushing)
     if not waits.refused and not any(waits.seconds.values()) and marked == shape:
         return shape, decision
@@ -197,13 +243,7 @@ def _with_waits(
     later = planner.plan(request, shape, waits.seconds)
     if not waits.at_once or request.objective.kind not in ("balanced", "time"):
         return shape, later
-    free = tuple(
-        dataclasses.replace(one, max_nodes_per_job=waits.at_once[one.name])
-        if one.name in waits.at_once
-        else one
-        for one in shape.partitions
-    )
-    small = dataclasses.replace(shape, partitions=free)
+    small = _with_most(shape, waits.at_once)
     passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
     sooner = planner.plan(request, small, passed)
     if _value(sooner) < _value(later):

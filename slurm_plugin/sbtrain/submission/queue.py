@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
-from sbtrain.options.argv import given
+from sbtrain.options.argv import Setting, given, last_value
 from sbtrain.slurm.client import Submission
 from sbtrain.submission.asked import GPU_OPTIONS
 from sbtrain.submission.job_script import WRITTEN
@@ -52,23 +52,35 @@ def ask_partitions(client: SlurmClient) -> Known:
         return Known(silence=error.message)
 
 
+def left_by_exclude(
+    settings: Sequence[Setting], partitions: Sequence[PartitionInfo]
+) -> dict[str, int]:
+    """How many nodes of each partition --exclude leaves, where it takes any."""
+    excluded = _nodes(last_value(settings, "exclude") or "")
+    return {
+        one.name: len(_nodes(one.nodes) - excluded)
+        for one in partitions
+        if _nodes(one.nodes) & excluded
+    }
+
+
+@cache
+def _nodes(text: str) -> frozenset[str]:
+    try:
+        return frozenset(expand(text))
+    except LaunchError:
+        return frozenset()
+
+
 def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
     """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
     of a higher tier, on some of the nodes of one that may be preempted."""
-
-    @cache
-    def nodes(text: str) -> frozenset[str]:
-        try:
-            return frozenset(expand(text))
-        except LaunchError:
-            return frozenset()
-
     weak = [one for one in partitions if set(one.preempt_mode.split(",")) - _NO_PREEMPTION]
     return frozenset(
         one.name
         for one in partitions
         if any(
-            one.priority_tier > other.priority_tier and nodes(one.nodes) & nodes(other.nodes)
+            one.priority_tier > other.priority_tier and _nodes(one.nodes) & _nodes(other.nodes)
             for other in weak
         )
     )
@@ -81,8 +93,7 @@ class Waits:
     job, with its reason. pushing: partitions in which it would start by pushing running jobs
     aside. silence: why a Slurm that is there did not tell.
 
-    All are empty where no Slurm is, where the site file is that of another cluster, and
-    where Slurm refuses the job everywhere: sbatch will say why."""
+    All are empty where no Slurm is, and where the site file is that of another cluster."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     at_once: dict[str, int] = field(default_factory=dict)
@@ -125,7 +136,7 @@ def queue_waits(
         return Waits()
     except SlurmError as error:
         return Waits(silence=error.message)
-    return waits if waits.seconds else Waits()
+    return waits
 
 
 def _ask(

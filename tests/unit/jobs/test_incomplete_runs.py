@@ -276,6 +276,21 @@ def test_mpi4py_that_the_script_imports_itself_counts_beside_other_frameworks(
     assert "training is not complete: mpi4py sees a world of 1" in run.output
 
 
+@pytest.mark.parametrize("helper", ["mine.py", "mine/world.py"])
+def test_mpi4py_that_a_helper_of_the_script_imports_counts_too(
+    make_run: MakeRun, helper: str
+) -> None:
+    pytest.importorskip("mpi4py.MPI")
+    name = helper.removesuffix(".py").replace("/", ".")
+    run = make_run(f"import jax, {name}\n" + TRAIN, steps=3)
+    (run.folder / "jax.py").touch()
+    (run.folder / helper).parent.mkdir(exist_ok=True)
+    (run.folder / helper).write_text("def size():\n    from mpi4py import MPI\nsize()\n")
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "training is not complete: mpi4py sees a world of 1" in run.output
+
+
 def test_ranks_that_resume_from_different_steps_are_said(make_run: MakeRun) -> None:
     script = TRAIN.replace("run.resume(load)", "run.resume(load) if run.rank == 0 else 0")
     run = make_run(

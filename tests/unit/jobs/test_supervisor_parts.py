@@ -14,7 +14,7 @@ from sbtrain_jobs.ending import cause
 from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry, end_cause, requeue
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandFailedError, LaunchError
-from sbtrain_jobs.record.ledger import AttemptRecord, Ledger
+from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, LedgerEntry, attempts
 from sbtrain_jobs.record.progress_lines import ProgressLines
 from sbtrain_jobs.record.run_record import RunRecord, steps_beyond
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task
@@ -276,6 +276,17 @@ def record(
     )
     made.start()
     return made
+
+
+def test_of_two_jobs_that_begin_at_once_the_first_goes_on(tmp_path: Path) -> None:
+    RunFolder(path=tmp_path).make()
+    ledger = Ledger(RunFolder(path=tmp_path).ledger)
+    ledger.append(LedgerEntry(event="started", attempt=0, at="now", job_id="6"))
+    with pytest.raises(LaunchError, match="job 6 began attempt 0 of this run just before"):
+        record(tmp_path)
+    ledger.append(LedgerEntry(event="ended", attempt=0, at="later", job_id="6", cause="failed"))
+    (one,) = attempts(ledger.entries())
+    assert (one.job_id, one.cause) == ("6", "failed")
 
 
 def test_what_trainers_say_is_in_the_timing_log(tmp_path: Path) -> None:

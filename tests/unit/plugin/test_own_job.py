@@ -166,6 +166,35 @@ class TestWhileSlurmIsSilent:
             slurm.own("86", batch_script=False)
 
 
+@pytest.mark.parametrize("task", ["", "3"])
+def test_two_jobs_do_not_run_one_plan(slurm: Slurm, task: str) -> None:
+    options = ("--array=3",) if task else ()
+    plan = dataclasses.replace(slurm.plan, sbatch_options=options)
+    first, second = slurm.submit(*options), slurm.submit(*options)
+    assert slurm.own(first, plan).array_task == task
+    folder = RunFolder.of(plan).task(task) if task else RunFolder.of(plan)
+    folder.make()
+    ledger = Ledger(folder.ledger)
+    name = f"{first}_3" if task else first
+    ledger.append(LedgerEntry(event="started", attempt=0, at="now", job_id=name))
+    with pytest.raises(LaunchError, match=f"job {name} runs .* now .running.: two jobs") as no:
+        slurm.own(second, plan)
+    assert f"scancel {name}" in no.value.hint
+    slurm.own(first, plan)  # the same job, requeued
+    slurm.client.cancel(first)
+    slurm.now_s += 60
+    assert slurm.own(second, plan).restart_count == 0
+
+
+def test_an_attempt_that_ended_is_not_asked_about(slurm: Slurm) -> None:
+    first, second = slurm.submit(), slurm.submit()
+    RunFolder.of(slurm.plan).make()
+    ledger = Ledger(RunFolder.of(slurm.plan).ledger)
+    for event in ("started", "ended"):
+        ledger.append(LedgerEntry(event=event, attempt=0, at="now", job_id=first))
+    assert slurm.own(second).job_id == second
+
+
 def test_a_run_touches_its_own_job_alone(slurm: Slurm) -> None:
     own, other = slurm.submit(), slurm.submit()
     control = OwnJobControl(

@@ -9,7 +9,7 @@ import pytest
 
 from fake_slurm import FakeSlurm
 from fake_slurm_cluster import fake_partition
-from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
+from sbtrain.errors import SlurmMissingError, SlurmRejectedError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
@@ -153,6 +153,68 @@ def test_what_slurm_refuses_everywhere_is_for_sbatch_to_say(tmp_path: Path) -> N
     found = outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path)
     assert found.decision.chosen
     assert found.warnings == ()
+
+
+class Strict(FakeSlurm):
+    """As Slurm: nodes that the partition does not have are refused."""
+
+    def test_only(self, submission: Submission) -> StartEstimate:
+        said = super().test_only(submission)
+        if "g1" in submission.options and said.partition != "spot":
+            raise SlurmRejectedError("Requested node configuration is not available")
+        return said
+
+
+def test_where_the_first_choice_can_never_run_the_next_one_is_taken(tmp_path: Path) -> None:
+    """Of a run that does not resume, which is kept off spot while anything else fits."""
+    partitions = [fake_partition("standard", "c[1-4]", default=True)]
+    partitions += [fake_partition("spot", "g[1-8]"), fake_partition("urgent", "c[1-4]")]
+    slurm = Strict(partitions=partitions)
+    found = outcome("-w", "g1", "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "spot"
+    assert [one.partition(" ")[0] for one in found.warnings] == ["standard"]
+
+
+@pytest.mark.parametrize(
+    ("words", "partition", "nodes"),
+    [
+        (("-x", "c1,c[2-3]", "-N2"), "spot", 2),
+        (("-x", "c1,c[2-3]"), "standard", 1),
+        (("-x", "c9"), "standard", 4),
+    ],
+)
+def test_excluded_nodes_are_not_planned_with(
+    words: tuple[str, ...], partition: str, nodes: int, tmp_path: Path
+) -> None:
+    slurm = FakeSlurm(
+        partitions=[fake_partition("standard", "c[1-4]"), fake_partition("spot", "g[1-8]")]
+    )
+    found = outcome(*words, "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    assert (chosen(found).partition, chosen(found).nodes) == (partition, nodes)
+
+
+@pytest.mark.parametrize("words", [(), ("-p", "standard", "-N1")])
+def test_the_default_time_of_a_partition_is_said_where_the_run_takes_longer(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """By Slurm's word, also where nothing else is asked of it, else by the site file's."""
+
+    def said(*more: str, slurm: FakeSlurm | None) -> list[str]:
+        found = outcome(*words, *more, slurm=slurm, tmp_path=tmp_path)
+        return [risk for risk in found.decision.risks if "ask for no time" in risk]
+
+    long = "--train-steps=60000"
+    for slurm in (FakeSlurm(), None):
+        (risk,) = said(long, slurm=slurm)
+        assert "standard gives jobs that ask for no time 30 min" in risk
+        assert "--time" in risk
+        assert said(long, "-t", "7-0", slurm=slurm) == []
+        assert said("--train-steps=10", slurm=slurm) == []
+    none = dataclasses.replace(fake_partition("standard", "c[1-4]"), default_time_s=None)
+    other = dataclasses.replace(none, default_time_s=3600)
+    assert said(long, slurm=FakeSlurm(partitions=[none])) == []
+    (risk,) = said(long, slurm=FakeSlurm(partitions=[other]))
+    assert "no time 1 h" in risk
 
 
 def test_a_limit_that_is_predicted_too_short_binds_with_a_warning(tmp_path: Path) -> None:

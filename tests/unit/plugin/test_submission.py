@@ -32,7 +32,8 @@ from sbtrain_perf.errors import MissingExtraError, RequestError
 from sbtrain_perf.request import NodeRange
 
 PLAIN = "import sys\n"
-RESUMES = "from sbtrain_jobs import join\n"
+JOINS = "from sbtrain_jobs import join\n"
+RESUMES = JOINS + "run = join()\nrun.steps(start=run.resume(load), save=save)\n"
 
 
 def asked(
@@ -162,8 +163,10 @@ def test_contradictions(argv: tuple[str, ...], message: str) -> None:
     [
         ((), PLAIN, False),
         ((), RESUMES, True),
-        ((), "  import sbtrain_jobs\n", True),
-        ((), "# from sbtrain_jobs import join\n", False),
+        ((), JOINS, False),
+        ((), JOINS + "for step in join().steps(): pass\n", False),
+        ((), JOINS + "for step in join().steps(save=save): pass\n", False),
+        ((), "# " + RESUMES, False),
         (("--train-checkpoint=c",), PLAIN, True),
         (("--train-no-resume",), RESUMES, False),
         (("--requeue",), PLAIN, True),

@@ -20,6 +20,7 @@ from sbtrain.submission.run_files import write_run_folder
 from sbtrain_jobs.process import run_command, start_process
 
 SCRIPT = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
+SCRIPT += "run = join()\nrun.steps(start=run.resume(load), save=save)\n"
 HEAVY = (
     *("numpy", "h5py", "sklearn", "scipy", "tensorflow", "mpi4py", "pyslurm", "asyncio"),
     *("importlib.metadata", "horovod", "torch"),
@@ -103,8 +104,14 @@ def test_how_a_run_may_be_lost_is_said_at_submission(
 ) -> None:
     """The bundled private site's partition `spot` preempts."""
     words = ("--train-site=private", "-p", "spot", "--train-steps=100", "--train-dry-run")
-    once = sbtrain(*words, "--train-no-resume", "train.py", cwd=place, environ=environ)
-    assert once.returncode == 0, once.stderr
+    for forbids in ("--train-no-resume", "--no-requeue"):
+        once = sbtrain(*words, forbids, "train.py", cwd=place, environ=environ)
+        assert once.returncode == 0, once.stderr
+        assert f"note: spot may preempt, and {forbids} forbids to go on" in once.stderr
+        assert "nothing says that the script resumes" not in once.stderr
+    plain = place / "plain.py"
+    plain.write_text("print()\n")
+    once = sbtrain(*words, "plain.py", cwd=place, environ=environ)
     assert "note: spot may preempt, and nothing says that the script resumes" in once.stderr
     again = sbtrain(*words, "--train-resume", "train.py", cwd=place, environ=environ)
     assert "may preempt" not in again.stderr

@@ -179,6 +179,72 @@ def test_a_tree_that_holds_all_is_staged(folder: Path) -> None:
         assert list(file["deep/link"]) == rows
 
 
+LEFT_OPEN = """
+import os, sys, h5py
+with h5py.File(sys.argv[1], "w", libver="latest") as file:
+    layout = h5py.VirtualLayout((10,), "i8")
+    layout[:] = h5py.VirtualSource("a.h5", "x", (10,))
+    file.create_virtual_dataset("v", layout)
+file = h5py.File(sys.argv[1], "r+", libver="latest")
+if sys.argv[2] == "swmr":
+    file.swmr_mode = True
+file.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("mode", "said"), [("swmr", "/a.h5 (v)"), ("write", "h5clear -s")])
+def test_a_file_that_its_writer_left_open_is_looked_into(
+    folder: Path, mode: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(folder / "a.h5")
+    for path in (folder / "v.h5", folder / "tree" / "v.h5"):
+        path.parent.mkdir(exist_ok=True)
+        subprocess.run([sys.executable, "-c", LEFT_OPEN, str(path), mode], check=True)
+    write_rows(folder / "tree" / "a.h5")
+    with pytest.raises(OSError, match="already open for"), h5py.File(folder / "v.h5", "r"):
+        pass
+    assert stage(folder / "v.h5") == SourceError.exit_code
+    assert said in capsys.readouterr().err
+    assert stage(folder / "tree") == (0 if mode == "swmr" else SourceError.exit_code)
+
+
+@pytest.mark.parametrize("harmed", ["group", "data"])
+def test_what_cannot_be_looked_at_is_named(
+    folder: Path, harmed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The virtual data set comes behind it, and would be read as zeros."""
+    write_rows(folder / "a.h5")
+    path = write_virtual(folder / "v.h5", "a.h5", group="z/v")
+    with h5py.File(path, "r+") as file:
+        file["group/deep"] = 1
+        file["data"] = 2
+        at = h5py.h5o.get_info(file[harmed].id).addr
+    with path.open("r+b") as raw:
+        raw.seek(at)
+        raw.write(b"\xff" * 16)
+    assert stage(path) == SourceError.exit_code
+    said = capsys.readouterr().err
+    assert f"{path} may refer to other files" in said
+    assert "cannot be read" in said
+
+
+def test_a_link_that_hdf5_finds_in_the_current_folder_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(folder / "here" / "shared.h5")
+    write_link(folder / "tree" / "v.h5", "shared.h5")
+    monkeypatch.chdir(folder / "here")
+    with h5py.File(folder / "tree" / "v.h5") as file:
+        assert list(file["deep/link"]) == list(range(1, 11))
+    assert stage(folder / "tree") == SourceError.exit_code
+    assert f"{folder}/here/shared.h5" in capsys.readouterr().err
+    monkeypatch.chdir(folder)
+    assert stage(folder / "tree") == 0
+    (folder / "here" / "alias.h5").symlink_to("../tree/v.h5")
+    assert stage(folder / "here" / "alias.h5") == SourceError.exit_code
+
+
 def test_a_file_refers_to_itself(folder: Path) -> None:
     path = write_rows(folder / "v.h5")
     layout = h5py.VirtualLayout((10,), "i8")
@@ -216,6 +282,13 @@ def test_a_link_of_the_file_system_hides_nothing(
     assert f"{folder}/other/a.h5" in capsys.readouterr().err
     (folder / "alias.h5").symlink_to("other/v.h5")
     assert stage(folder / "alias.h5") == SourceError.exit_code
+    # A link within the tree, from whose place a name leads out of it.
+    (folder / "tree" / "v.h5").unlink()
+    write_link(folder / "tree" / "v.h5", "../../other/a.h5")
+    (folder / "tree" / "deep").mkdir()
+    (folder / "tree" / "deep" / "v.h5").symlink_to("../v.h5")
+    assert stage(folder / "tree") == SourceError.exit_code
+    (folder / "tree" / "deep" / "v.h5").unlink()
     # Into the tree, but from where the file lies: a copy has it elsewhere.
     write_rows(folder / "tree" / "b.h5")
     (folder / "tree" / "v.h5").unlink()
