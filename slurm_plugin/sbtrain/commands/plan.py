@@ -15,6 +15,7 @@ from sbtrain.options.argv import CommandLine, given, split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.options.unknown_options import unknown_options_named
+from sbtrain.submission.lint import Surrounding, lint
 from sbtrain.submission.notes import plan_notes, script_notes
 from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
 from sbtrain_perf.table import wrapped
@@ -65,7 +66,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     with unknown_options_named(line):
         asked = read_call(line, around, _stand_in(line, around.cwd))
     strict = asked.options.strict
-    warn([one.message for one in asked.directives.dropped], who=_WHO, strict=strict)
+    around_it = Surrounding(cwd=around.cwd, environ=environ)
+    found = lint(asked.script, asked.directives, asked.settings, line, around_it)
+    warn(list(found), who=_WHO, strict=strict)
     tell(script_notes(asked, line, own={**FLAGS, **_OWN}, who=_WHO), who=_WHO)
     if asked.options.dry_run:
         tell(["--train-dry-run is for sbtrain: no job script is printed here"], who=_WHO)

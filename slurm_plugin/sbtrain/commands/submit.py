@@ -10,16 +10,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
 from sbtrain.options.pass_through import environment_as_found, for_sbatch
 from sbtrain_jobs.errors import CommandMissingError
 from sbtrain_jobs.slurm_calls import call_under_way, pass_on
-
-if TYPE_CHECKING:
-    from sbtrain.slurm.client import SlurmClient
 
 # With one of these a wrapper of sbatch has something shown, and does not submit by us.
 _SHOWS = {
@@ -58,46 +54,10 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     line = split_command_line(argv, FLAGS)
     if given(line.settings, "help", "usage"):
         return _help()
-    from sbtrain.commands.streams import told_while_slow
-    from sbtrain.commands.telling import tell, warn
-    from sbtrain.options.unknown_options import unknown_options_named
-    from sbtrain.submission.job_script import refuse_own
-    from sbtrain.submission.notes import launch_note, plan_notes, script_notes
-    from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
+    from sbtrain.commands.planned import plan_and_submit
 
-    around = surroundings(environ)
-    with unknown_options_named(line):
-        asked = read_call(line, around)
-    if asked.options.launch == "none":
-        return _hand_on(line.without_ours, environ)
-    refuse_own(asked.script)
-    strict, talks = asked.options.strict, not given(asked.settings, "quiet")
-    dropped = [one.message for one in asked.directives.dropped]
-    warn(dropped, who="sbtrain", strict=strict)
-    if talks:
-        tell(script_notes(asked, line), who="sbtrain")
-    client = _client(environ)
-    with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
-        outcome = decide(asked, around, client)
-    asked = outcome.asked
-    warn(outcome.warnings, who="sbtrain", strict=strict)
-    if talks and outcome.decision.chosen:
-        tell([launch_note(asked)], who="sbtrain")
-        tell(plan_notes(outcome.decision.chosen, asked.settings), who="sbtrain")
-        if not asked.options.explain:
-            tell(outcome.decision.risks, who="sbtrain")
-    if asked.options.explain:
-        from sbtrain.commands.streams import screen_width
-        from sbtrain_perf.explain import plan_table
-
-        table = plan_table(outcome.decision, outcome.shape, width=screen_width())
-        sys.stdout.write(table)
-        return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
-    if outcome.decision.chosen is None:
-        raise no_plan(outcome.decision)
-    from sbtrain.commands.sending import hand_over
-
-    return hand_over(client, asked, outcome.decision.chosen, environ=environ)
+    status = plan_and_submit(line, environ)
+    return _hand_on(line.without_ours, environ) if status is None else status
 
 
 def _hand_on(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -130,18 +90,6 @@ def _help() -> int:
 
     sys.stdout.write(help_text(screen_width()))
     return 0
-
-
-def _client(environ: Mapping[str, str]) -> SlurmClient:
-    """sbtrain itself waits for a job, so that its id is known at once."""
-    from sbtrain.slurm.command_client import CommandsClient
-    from sbtrain.slurm.outer_job import to_submit_from
-
-    own = to_submit_from(environ)
-    return CommandsClient(
-        environ={name: value for name, value in own.items() if name != "SBATCH_WAIT"},
-        query_timeout_s=20.0,
-    )
 
 
 if __name__ == "__main__":

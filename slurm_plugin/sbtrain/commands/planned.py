@@ -1,0 +1,94 @@
+"""A call that asks for training: read, warned of, planned, and explained or handed over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from sbtrain.commands.sending import hand_over
+from sbtrain.commands.streams import screen_width, told_while_slow
+from sbtrain.commands.telling import tell, warn
+from sbtrain.options.argv import CommandLine, Setting, given
+from sbtrain.options.unknown_options import unknown_options_named
+from sbtrain.slurm.client import SlurmClient
+from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.slurm.outer_job import to_submit_from
+from sbtrain.submission.asked import Asked
+from sbtrain.submission.job_script import refuse_own
+from sbtrain.submission.lint import Surrounding, lint
+from sbtrain.submission.notes import launch_note, plan_notes, script_notes
+from sbtrain.submission.planning import (
+    Planned,
+    Surroundings,
+    decide,
+    no_plan,
+    read_call,
+    surroundings,
+)
+from sbtrain_perf.errors import SbtrainError
+
+
+def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None:
+    """The exit status; None where the script itself says that sbatch is to have it."""
+    around = surroundings(environ)
+    with unknown_options_named(line):
+        asked = read_call(line, around)
+    if asked.options.launch == "none":
+        return None
+    refuse_own(asked.script)
+    client = _client(environ)
+    outcome = _planned(asked, line, around, client)
+    if asked.options.explain:
+        from sbtrain_perf.explain import plan_table
+
+        sys.stdout.write(plan_table(outcome.decision, outcome.shape, width=screen_width()))
+        return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
+    if outcome.decision.chosen is None:
+        raise no_plan(outcome.decision)
+    return hand_over(client, outcome.asked, outcome.decision.chosen, environ=environ)
+
+
+def _planned(
+    asked: Asked, line: CommandLine, around: Surroundings, client: SlurmClient
+) -> Planned:
+    """Plan it, and say what the user should know."""
+    strict, talks = asked.options.strict, not given(asked.settings, "quiet")
+    call = (asked.script, asked.directives, asked.settings, line)
+    place = Surrounding(
+        cwd=around.cwd, environ=around.environ, slurm=_release(client, asked.settings)
+    )
+    found = list(lint(*call, place))
+    warn(found, who="sbtrain", strict=strict)
+    if talks:
+        tell(script_notes(asked, line), who="sbtrain")
+    with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
+        outcome = decide(asked, around, client)
+    chosen = outcome.decision.chosen
+    later = [one for one in lint(*call, place, plan=chosen) if one not in found]
+    warn([*later, *outcome.warnings], who="sbtrain", strict=strict)
+    if talks and chosen:
+        tell([launch_note(outcome.asked)], who="sbtrain")
+        tell(plan_notes(chosen, asked.settings), who="sbtrain")
+        if not asked.options.explain:
+            tell(outcome.decision.risks, who="sbtrain")
+    return outcome
+
+
+def _release(client: SlurmClient, settings: Sequence[Setting]) -> tuple[int, int] | None:
+    """Slurm's, where the warnings depend on it."""
+    if not given(settings, "cpus-per-task"):
+        return None
+    try:
+        version = client.version()
+    except SbtrainError:
+        return None
+    return version.year, version.month
+
+
+def _client(environ: Mapping[str, str]) -> SlurmClient:
+    """sbtrain itself waits for a job, so that its id is known at once."""
+    own = to_submit_from(environ)
+    return CommandsClient(
+        environ={name: value for name, value in own.items() if name != "SBATCH_WAIT"},
+        query_timeout_s=20.0,
+    )
