@@ -23,6 +23,7 @@ _SUBCOMMANDS: Mapping[str, frozenset[str]] = {
     "colossalai": frozenset({"run"}),
     "flux": frozenset({"run", "submit"}),
     "fabric": frozenset({"run"}),
+    "lightning": frozenset({"run"}),
 }
 _MODULES = frozenset(
     {

@@ -263,10 +263,11 @@ def _is_all(word: Word) -> bool:
 
 
 def _runs(before: Sequence[str]) -> bool:
-    """Whether a command that stands behind these words is run by them."""
-    if before == ["eval"]:
+    """Whether a command that stands behind these words is run by them; those of a launcher
+    are counted where it stands."""
+    if not before or before == ["eval"]:
         return True
-    return isinstance(judge([*before, "srun"]), Launch) if before else True
+    return judge(before) is None and isinstance(judge([*before, "srun"]), Launch)
 
 
 def _whole(part: str | Expansion) -> str | Expansion:

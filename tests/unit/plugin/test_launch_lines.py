@@ -290,6 +290,7 @@ PERHAPS = [
     ("parallel -S host1,host2 a ::: 1 2", ["1 parallel -S host1,host2 a ::: 1 2"]),
     ("pdsh -w $SLURM_JOB_NODELIST a", ["1 pdsh -w $SLURM_JOB_NODELIST a"]),
     ("mpirun.mpich a; mpiexec.openmpi b", ["1 mpirun.mpich a", "1 mpiexec.openmpi b"]),
+    ('run() { srun -n2 "$@"; }\nrun a\nrun b', ["1 srun -n2 $@"]),
     ("ssh host srun a", []),
     ("module load srun; ml mpirun", []),
     ("srun --version; mpirun -V; torchrun --help; srun -h", []),
