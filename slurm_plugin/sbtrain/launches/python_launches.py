@@ -57,14 +57,15 @@ def python_launches(
     """
     if not any(letters in source for letters in LETTERS) or len(source) > _MOST_BYTES:
         return []
+    found: list[FoundCall] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own, of escapes and the like
             tree = ast.parse(source.encode("utf-8", errors="surrogateescape"))
-        calls = islice(_Source(tree, shell).calls(), _MOST_FOUND)
-        found = [FoundCall(line=line or at, launch=launch) for at, launch in calls]
+        for at, launch in islice(_Source(tree, shell).calls(), _MOST_FOUND):
+            found.append(FoundCall(line=line or at, launch=launch))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        pass  # what was found so far counts
     return sorted(found, key=lambda one: one.line)
 
 
