@@ -23,6 +23,7 @@ _SUBCOMMANDS: Mapping[str, frozenset[str]] = {
     "colossalai": frozenset({"run"}),
     "flux": frozenset({"run", "submit"}),
     "fabric": frozenset({"run"}),
+    "lightning": frozenset({"run"}),
 }
 _MODULES = frozenset(
     {
@@ -33,7 +34,7 @@ _MODULES = frozenset(
 )
 _ASKS = frozenset({"--version", "-V", "--help", "-h", "-?", "--usage", "--info"})
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "ksh93", "mksh", "zsh", "ash", "csh", "tcsh"})
+SHELLS = frozenset({"sh", "bash", "dash", "ksh", "ksh93", "mksh", "zsh", "ash", "csh", "tcsh"})
 _MOST_PREFIXES = 30  # `env` before `env` before `env`
 _LOOKS_UP = frozenset({"which", "type", "whence", "eval", "trap", "su", "sg"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -50,9 +51,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A command that runs `text` as a shell, or a Python, does."""
+    """A command that runs `text` as a shell, or a Python, does; None: what it reads."""
 
-    text: str
+    text: str | None
     python: bool = False
 
 
@@ -167,7 +168,7 @@ def may_launch(program: str) -> bool:
     return bool(
         name in _PREFIXES
         or name in _SUBCOMMANDS
-        or name in _SHELLS
+        or name in SHELLS
         or name in _LOOKS_UP
         or _LAUNCHER.fullmatch(name)
         or _PYTHON.fullmatch(name)
@@ -194,14 +195,15 @@ def judge(fields: Sequence[str]) -> Launch | Code | None:
             return Launch(program=name, words=tuple(rest))
         if _PYTHON.fullmatch(name):
             return _python(name, rest)
-        if name in _SHELLS or name in ("su", "sg"):
-            return _command_text(rest)
+        if name in SHELLS or name in ("su", "sg"):
+            code = _command_text(rest)
+            return None if code == Code(text=None) and name not in SHELLS else code
         if name == "eval":
             return Code(text=" ".join(rest))
         if name == "trap":
             first = 1 if rest[:1] == ["--"] else 0
-            code = rest[first] if len(rest) > first + 1 else ""
-            return None if not code or code.startswith("-") else Code(text=code)
+            action = rest[first] if len(rest) > first + 1 else ""
+            return None if not action or action.startswith("-") else Code(text=action)
         if name in _PREFIXES:
             after = _behind(_PREFIXES[name], rest)
             if name in ("flock", "parallel", "watch", "env"):
@@ -255,6 +257,8 @@ def _python(name: str, words: Sequence[str]) -> Launch | Code | None:
 
 def _command_text(words: Sequence[str]) -> Code | None:
     """`bash -l -c TEXT`."""
+    if all(re.fullmatch(r"-[a-bd-z]+", word) for word in words):
+        return Code(text=None)
     for at, word in enumerate(words):
         if word == "--command" and at + 1 < len(words):
             return Code(text=words[at + 1])

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import ast
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sbtrain.launches.launchers import LETTERS, Code, Launch, judge
 
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 1 << 20  # of a source that is read
+_MOST_FOUND = 1000
 _MOST_DEEP = 20
 _MOST_VALUES = 8
 _MOST_LENGTH = 16_384  # of a text that is looked at
@@ -30,6 +33,8 @@ _RUNS: Mapping[str, str] = {
     **dict.fromkeys(("os.spawnl", "os.spawnlp", "os.spawnle", "os.spawnlpe"), "mode argv0"),
     **dict.fromkeys(("os.spawnv", "os.spawnvp", "os.spawnve", "os.spawnvpe"), "mode list"),
 }
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _MODULES = ("subprocess", "os", "asyncio", "pty", "shlex", "shutil")
 
 Words = list[str] | str  # a list of words, or a text for the shell
@@ -52,39 +57,61 @@ def python_launches(
     """
     if not any(letters in source for letters in LETTERS) or len(source) > _MOST_BYTES:
         return []
+    found: list[FoundCall] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the script's own, of escapes and the like
             tree = ast.parse(source.encode("utf-8", errors="surrogateescape"))
-        calls = _Source(tree, shell).calls()
-        found = [FoundCall(line=line or at, launch=launch) for at, launch in calls]
+        for at, launch in islice(_Source(tree, shell).calls(), _MOST_FOUND):
+            found.append(FoundCall(line=line or at, launch=launch))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        pass  # what was found so far counts
     return sorted(found, key=lambda one: one.line)
 
 
 class _Source:
-    """One source. names: what imports bind; values: what is assigned to each name; handed:
+    """One source. names: what imports bind; values: what is assigned to each name in each
+    scope; handed:
     functions of the source that run one of their own arguments, by its place."""
 
     def __init__(self, tree: ast.Module, shell: Callable[[str], Sequence[Launch]]) -> None:
         self.shell = shell
-        self.nodes = list(ast.walk(tree))
+        self.scopes: dict[ast.AST, ast.AST] = {}  # of each node the function, or the module
+        self.perhaps: set[ast.AST] = set()  # what may be passed over where it stands
+        self.nodes = list(self._walk(tree))
         self.names: dict[str, str] = {}
-        self.values: dict[str, list[ast.expr]] = {}
+        self.values: dict[tuple[ast.AST, str], list[tuple[ast.expr, bool]]] = {}
         self.handed: dict[str, tuple[int, str]] = {}
+        self.tree: ast.AST = tree
+        self.scope: ast.AST = tree
+        self.line = 0
         self.steps = _MOST_STEPS
-        self.before: dict[str, int] = {}  # of a name being looked up: only values before this
+        self.before: dict[tuple[ast.AST, str], int] = {}  # only values before this are read
         for node in self.nodes:
             self._bind(node)
         for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._hand_on(node)
 
+    def _walk(self, tree: ast.Module) -> Iterator[ast.AST]:
+        """Every node, in the order of the source."""
+        waiting: list[tuple[ast.AST, ast.AST, bool]] = [(tree, tree, False)]
+        while waiting:
+            node, scope, perhaps = waiting.pop()
+            self.scopes[node] = scope
+            if perhaps:
+                self.perhaps.add(node)
+            yield node
+            if isinstance(node, _FUNCTIONS):
+                scope, perhaps = node, False
+            perhaps = perhaps or isinstance(node, _BRANCHES)
+            children = reversed(list(ast.iter_child_nodes(node)))
+            waiting += [(child, scope, perhaps) for child in children]
+
     def calls(self) -> Iterator[tuple[int, Launch]]:
         for node in self.nodes:
             if isinstance(node, ast.Call):
-                self.steps = _MOST_STEPS
+                self.steps, self.scope, self.line = _MOST_STEPS, self.scopes[node], node.lineno
                 for command in self._commands(node):
                     launches = self._launches(command)
                     yield from ((node.lineno, one) for one in launches)
@@ -106,11 +133,19 @@ class _Source:
                     self.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Name):
-                    self.values.setdefault(target.id, []).append(node.value)
+                self._give(node, target, node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-            name = node.target.id if isinstance(node.target, ast.Name) else ""
-            self.values.setdefault(name, []).append(node.value)
+            self._give(node, node.target, node.value)
+        elif isinstance(node, ast.AugAssign) and _dotted(node.target):
+            both = ast.BinOp(left=node.target, op=node.op, right=node.value)
+            ast.copy_location(both, node)
+            self._give(node, node.target, both)
+
+    def _give(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
+        name = _dotted(target)
+        if name:
+            scope = self.tree if "." in name else self.scopes[node]
+            self.values.setdefault((scope, name), []).append((value, node in self.perhaps))
 
     def _hand_on(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """`def sh(command): subprocess.run(command, shell=True)`."""
@@ -141,9 +176,10 @@ class _Source:
         arguments: list[ast.expr] = list(call.args)
         named = self._named(call.func)
         way = _RUNS.get(named, "")
-        if not way and isinstance(call.func, ast.Name) and call.func.id in self.handed:
-            place, way = self.handed[call.func.id]
-            arguments = arguments[place:]
+        called = _dotted(call.func)
+        if not way and called.removeprefix("self.") in self.handed:
+            place, way = self.handed[called.removeprefix("self.")]
+            arguments = arguments[place - called.startswith("self.") :]
         if not arguments and way in ("either", "text"):
             given = [
                 one.value for one in call.keywords if one.arg in ("args", "cmd", "command")
@@ -176,8 +212,8 @@ class _Source:
         verdict = judge(command)
         if isinstance(verdict, Code):
             if not verdict.python:
-                return self.shell(verdict.text)
-            found = python_launches(verdict.text, shell=self.shell)
+                return self.shell(verdict.text or "")
+            found = python_launches(verdict.text or "", shell=self.shell)
             return [one.launch for one in found]
         return [verdict] if verdict else []
 
@@ -200,8 +236,8 @@ class _Source:
                 for one in node.values
             ]
             return ["".join(parts)]
-        if isinstance(node, ast.Name):
-            return self._looked_up(node.id, deep)
+        if isinstance(node, ast.Name | ast.Attribute):
+            return self._looked_up(_dotted(node), deep)
         if isinstance(node, ast.IfExp):
             return [*self._words(node.body, deep + 1), *self._words(node.orelse, deep + 1)]
         if isinstance(node, ast.BinOp):
@@ -212,18 +248,25 @@ class _Source:
 
     def _looked_up(self, name: str, deep: int) -> list[Words]:
         """Newest first; `a = a + b` is what was assigned before, and b."""
-        values = self.values.get(name, [])
-        outer = self.before.get(name)
+        key = (self.scope, name) if (self.scope, name) in self.values else (self.tree, name)
+        values = self.values.get(key, [])
+        outer = self.before.get(key)
+        usable = len(values) if outer is None else outer
+        if outer is None and key[0] is self.scope:
+            usable = bisect_right(values, self.line, key=lambda one: one[0].lineno) or usable
         found: list[Words] = []
-        for at in reversed(range(len(values) if outer is None else outer)):
+        for at in reversed(range(usable)):
             if len(found) >= _MOST_VALUES or self.steps < 0:
                 break
-            self.before[name] = at
-            found += self._words(values[at], deep + 1)
+            value, perhaps = values[at]
+            self.before[key] = at
+            found += self._words(value, deep + 1)
+            if not perhaps and key[0] is self.scope:
+                break
         if outer is None:
-            self.before.pop(name, None)
+            self.before.pop(key, None)
         else:
-            self.before[name] = outer
+            self.before[key] = outer
         return found[:_MOST_VALUES]
 
     def _operated(self, node: ast.BinOp, deep: int) -> list[Words]:
@@ -263,6 +306,8 @@ class _Source:
             if named == "shlex.join":
                 return [" ".join(one) if isinstance(one, list) else one for one in found]
             return found
+        if method in ("get", "getenv") and len(arguments) == 2:  # os.environ.get("L", "srun")
+            return self._words(arguments[1], deep + 1)
         if method == "join" and arguments:
             if len(arguments) > 1 or bare == "Path":
                 return [self._text(arguments[-1], deep + 1)]
@@ -294,3 +339,12 @@ class _Source:
         if found and isinstance(found[0], str):
             return found[0]
         return "{" + ast.unparse(node) + "}"
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a`, or `self.a`; empty for what is neither."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""

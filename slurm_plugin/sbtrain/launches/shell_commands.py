@@ -38,6 +38,7 @@ _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\n]*\])?(\+?)=", re.ASCII)
 _IO_NUMBER = re.compile(r"\d+|\{\w+\}", re.ASCII)
 _NO_ARGUMENTS = re.compile(r"\([ \t]*\)")
 _FUNCTION = re.compile(r"[ \t]+([^\s(){};&|<>$'\"`]+)[ \t]*(?:\([ \t]*\))?")
+_COPROC_NAME = re.compile(r"[ \t]+[A-Za-z_]\w*(?=[ \t]+[({])", re.ASCII)
 _TIME_PROGRAM = re.compile(r"time[ \t]+-(?!p[ \t])")
 _TIME_OPTION = re.compile(r"[ \t]+-p(?=[ \t])")
 _OPENING = frozenset({"if", "while", "until"})
@@ -63,11 +64,14 @@ _SIMPLE_VALUE = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellText:
     """commands in the order in which they are met, those within a word before its own.
-    comments: where each begins that is a whole line."""
+    functions: whose definition is met in any case; comments: where each begins that is a
+    whole line; documents: the here-documents, without what is run when they are
+    expanded."""
 
     commands: tuple[Command, ...]
     functions: frozenset[str]
     comments: frozenset[int]
+    documents: tuple[str, ...]
 
 
 def read_shell(text: str, matters: Callable[[str, str], bool]) -> ShellText:
@@ -83,6 +87,7 @@ def read_shell(text: str, matters: Callable[[str, str], bool]) -> ShellText:
         commands=tuple(found.commands),
         functions=frozenset(found.functions),
         comments=frozenset(found.comments),
+        documents=tuple(found.documents),
     )
 
 
@@ -94,8 +99,9 @@ class _Reader(WordReader):
 class _List:
     """One list of commands: the whole text, or what stands in parentheses.
 
-    cases: `case`s whose arms are being read; deep: compounds that may be passed over; braces:
-    for each `{` whether it opens a function's body.
+    cases: `case`s whose arms are being read; deep: compounds that may be passed over; braces,
+    parens: for each `{` and `(` the function whose body it opens, or none; function: the one
+    whose body is to come.
     """
 
     def __init__(self, reader: WordReader, found: Findings) -> None:
@@ -106,10 +112,11 @@ class _List:
         self.begin = 0
         self.cases = 0
         self.deep = 0
-        self.parens = 0
+        self.parens: list[str] = []
+        self.document: int | None = None
         self.chained = False
-        self.braces: list[bool] = []
-        self.function = False
+        self.braces: list[str] = []
+        self.function = ""
 
     def read(self, closing: str) -> None:
         reader = self.reader
@@ -145,7 +152,7 @@ class _List:
                 self._end()
                 if not self.parens and closing:
                     return
-                self.parens = max(self.parens - 1, 0)
+                self._leave(self.parens)
             else:
                 reader.at = match.end()
                 self._operator(kind or "", match[0])
@@ -156,7 +163,8 @@ class _List:
         reader = self.reader
         match = _SIMPLE.match(reader.text, reader.at)
         if match:
-            if match[1] not in _KEYWORDS and not self.found.matters(match[1], match[0]):
+            wanted = match[1] in self.found.defined or self.found.matters(match[1], match[0])
+            if match[1] not in _KEYWORDS and not wanted:
                 reader.at = match.end()
             return
         match = _SIMPLE_VALUE.match(reader.text, reader.at)
@@ -169,7 +177,7 @@ class _List:
             if self.cases:
                 self._pattern()
         elif kind == "heredoc":
-            self.reader.heredoc(tabs=sign == "<<-")
+            self.document = self.reader.heredoc(tabs=sign == "<<-")
         else:
             self.reader.target()
 
@@ -183,10 +191,12 @@ class _List:
                     words=tuple(words),
                     assigned=tuple(assigned),
                     perhaps=bool(self.deep or self.parens or self.chained or self._piped(by)),
-                    in_function=self.found.bodies > 0,
+                    function=self.found.bodies[-1] if self.found.bodies else "",
+                    document=self.document,
                 )
             )
             self.words, self.assigned = [], []
+        self.document = None
         self.chained = by in ("&&", "||", "|", "|&")
 
     def _piped(self, by: str) -> bool:
@@ -243,16 +253,17 @@ class _List:
         elif word in _HEADS:
             self.deep += 1
             self.words.append(word)
+        elif word == "coproc":
+            match = _COPROC_NAME.match(self.reader.text, self.reader.at)
+            self.reader.at = match.end() if match else self.reader.at
         elif word in _CLOSING:
             self.deep = max(self.deep - 1, 0)
             if word == "esac":
                 self.cases = max(self.cases - 1, 0)
         elif word == "{":
-            self.braces.append(self.function)
-            self.found.bodies += self.function
-            self.function = False
+            self._enter(self.braces)
         elif word == "}":
-            self.found.bodies -= self.braces.pop() if self.braces else False
+            self._leave(self.braces)
         elif word == "function":
             match = _FUNCTION.match(self.reader.text, self.reader.at)
             if match:
@@ -260,8 +271,20 @@ class _List:
                 self._define(match[1])
 
     def _define(self, name: str) -> None:
-        self.found.functions.add(name)
-        self.function = True
+        self.found.defined.add(name)
+        if not (self.deep or self.parens or self.chained or self.found.bodies):
+            self.found.functions.add(name)
+        self.function = name
+
+    def _enter(self, opened: list[str]) -> None:
+        opened.append(self.function)
+        if self.function:
+            self.found.bodies.append(self.function)
+        self.function = ""
+
+    def _leave(self, opened: list[str]) -> None:
+        if opened and opened.pop() and self.found.bodies:
+            self.found.bodies.pop()
 
     def _open(self) -> None:
         """A subshell, arithmetic, a function's `()`, or what belongs to a word before it."""
@@ -269,9 +292,8 @@ class _List:
         if not self.words and not self.assigned:
             end = reader.arithmetic()
             if end is None:
-                self.parens += 1
+                self._enter(self.parens)
                 reader.at += 1
-                self.function = False
             else:
                 reader.within(reader.at + 2, end - 2)
                 reader.at = end

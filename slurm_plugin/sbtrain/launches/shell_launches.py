@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sbtrain.launches.launchers import LETTERS, Code, Launch, Unknown, judge, may_launch
-from sbtrain.launches.shell_commands import read_shell
+from sbtrain.launches.launchers import LETTERS, SHELLS, Code, Launch, Unknown, judge, may_launch
+from sbtrain.launches.shell_commands import ShellText, read_shell
 from sbtrain.launches.shell_words import Assigned, Command, Expansion, Word
 
 _MOST_VALUES = 8  # of one variable that are tried
 _MOST_LENGTH = 4096  # of a value
 _MOST_CODE = 20  # `eval` within `eval`
 _SETTERS = frozenset({"export", "local", "declare", "typeset", "readonly", "setenv", "set"})
+_DIGITS = frozenset("123456789")
 _BENT = re.compile(r"[\\'\"\n]")
 _SETS = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.ASCII)
 
@@ -35,30 +36,37 @@ def shell_launches(text: str) -> list[Found]:
     if not any(letters in bent for letters in LETTERS):
         return []
     read = read_shell(text, _matters)
-    script = _Script(budget=2 * len(text) + 65_536)
+    script = _Script(read, budget=2 * len(text) + 65_536)
     for command in read.commands:
         script.assign(command)
     script.later, script.values = script.values, {}
     found = list[Found]()
     for command in read.commands:
         script.assign(command)
-        found.extend(script.launches(command, read.functions))
+        found.extend(script.launches(command))
     return sorted(found, key=lambda one: one.at)
 
 
 def _matters(name: str, text: str) -> bool:
     """Whether a command may launch something, or set a variable with which another does."""
-    if name not in _SETTERS and not may_launch(name):
+    if name == "shift" or name in _SETTERS:
+        return True
+    if not may_launch(name):
         return False
-    return "$" in text or name in _SETTERS or any(letters in text for letters in LETTERS)
+    return "$" in text or name in SHELLS or any(letters in text for letters in LETTERS)
 
 
 class _Script:
-    """values: of each variable so far, newest first; later: of the whole script; budget: the
-    letters that expansions may still make; done: `$(...)` stands for nothing, as in code that
+    """functions, documents: of the text; hands_on: functions that run their own words,
+    what stands before these, and how many are shifted away; values: of each variable so far,
+    newest first; later: of the whole script; budget: the letters that expansions may still
+    make; done: `$(...)` stands for nothing, as in code that
     is run when it has run."""
 
-    def __init__(self, *, budget: int, nested: int = 0) -> None:
+    def __init__(self, read: ShellText, *, budget: int, nested: int = 0) -> None:
+        self.functions = read.functions
+        self.documents = read.documents
+        self.hands_on = _hands_on(read.commands)
         self.values: dict[str, tuple[Value, ...]] = {}
         self.later: dict[str, tuple[Value, ...]] = {}
         self.budget = budget
@@ -117,20 +125,19 @@ class _Script:
                         rest = (str(parts[0])[match.end() :], *parts[1:])
                         yield match[1], rest, bool(match[2])
 
-    def launches(self, command: Command, functions: frozenset[str]) -> Iterator[Found]:
+    def launches(self, command: Command) -> Iterator[Found]:
         words = command.words
-        if not words or words[0] in functions:
+        if not words or words[0] in ("for", "foreach", "case", "select"):
             return
-        if words[0] in ("for", "foreach", "case", "select"):
-            return
-        ways = max(self._ways(word, later=command.in_function) for word in words)
+        later = bool(command.function)
+        ways = max(self._ways(word, later=later) for word in words)
         for k in range(ways):
-            verdict = judge(self._line(command, k))
+            verdict = self._verdict(command, k)
             if isinstance(verdict, Code) and not verdict.python:
                 self.done = True
-                code = judge(self._line(command, k))
+                code = self._verdict(command, k)
                 self.done = False
-                inner = self._inner(code.text, functions) if isinstance(code, Code) else []
+                inner = self._inner(command, code) if isinstance(code, Code) else []
                 if inner:
                     yield from (Found(at=command.at, launch=one) for one in inner)
                     return
@@ -138,23 +145,35 @@ class _Script:
                 yield Found(at=command.at, launch=verdict)
                 return
 
+    def _verdict(self, command: Command, k: int) -> Launch | Code | None:
+        name = command.words[0]
+        fields = self._line(command, k)
+        if isinstance(name, str) and name in self.hands_on:
+            before, shifted = self.hands_on[name]
+            return judge([*before, *fields[1 + shifted :]])
+        return None if name in self.functions else judge(fields)
+
     def _line(self, command: Command, k: int) -> list[str]:
-        later = command.in_function
+        later = bool(command.function)
         return [one for word in command.words for one in self._fields(word, k, later=later)]
 
-    def _inner(self, text: str, functions: frozenset[str]) -> list[Launch | Code]:
-        """The launches of code that a word holds."""
+    def _inner(self, command: Command, code: Code) -> list[Launch | Code]:
+        """The launches of code that a word holds, or a here-document."""
+        text = code.text
+        if text is None:
+            text = "" if command.document is None else self.documents[command.document]
         self.budget -= len(text)
         if self.nested >= _MOST_CODE or self.budget < 0:
             return []
-        script = _Script(budget=self.budget, nested=self.nested + 1)
-        script.values, script.later = dict(self.values), self.later
-        found = list[Launch | Code]()
         read = read_shell(text, _matters)
-        for command in read.commands:
-            script.assign(command)
-            launches = script.launches(command, functions | read.functions)
-            found.extend(one.launch for one in launches)
+        script = _Script(read, budget=self.budget, nested=self.nested + 1)
+        script.values, script.later = dict(self.values), self.later
+        script.functions |= self.functions
+        script.hands_on = self.hands_on | script.hands_on
+        found = list[Launch | Code]()
+        for inner in read.commands:
+            script.assign(inner)
+            found.extend(one.launch for one in script.launches(inner))
         self.budget = script.budget
         return found
 
@@ -214,6 +233,41 @@ class _Script:
         if current is not None:
             fields.append(current)
         return fields
+
+
+def _hands_on(commands: Sequence[Command]) -> dict[str, tuple[list[str], int]]:
+    """`run() { echo "$@"; "$@"; }`; `retry() { n=$1; shift; time "$@"; }`."""
+    shifted: dict[str, int] = {}
+    found: dict[str, tuple[list[str], int]] = {}
+    for command in commands:
+        name, words = command.function, command.words
+        if not name or not words:
+            continue
+        if words[0] == "shift":
+            by = words[1] if len(words) > 1 else "1"
+            shifted[name] = shifted.get(name, 0) + (int(by) if by in _DIGITS else 1)
+            continue
+        own = next((at for at, word in enumerate(words) if _is_all(word)), None)
+        if own is not None and name not in found:
+            before = [one for one in words[:own] if isinstance(one, str)]
+            if len(before) == own and _runs(before):
+                found[name] = before, shifted.get(name, 0)
+    return found
+
+
+def _is_all(word: Word) -> bool:
+    """`"$@"`, `$*`."""
+    if isinstance(word, str) or len(word) != 1:
+        return False
+    return isinstance(word[0], Expansion) and word[0].name in ("@", "*")
+
+
+def _runs(before: Sequence[str]) -> bool:
+    """Whether a command that stands behind these words is run by them; those of a launcher
+    are counted where it stands."""
+    if not before or before == ["eval"]:
+        return True
+    return judge(before) is None and isinstance(judge([*before, "srun"]), Launch)
 
 
 def _whole(part: str | Expansion) -> str | Expansion:

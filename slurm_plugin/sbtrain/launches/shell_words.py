@@ -23,6 +23,8 @@ _BACKTICK = re.compile(r"`((?:[^`\\]++|\\.)*+)`", re.DOTALL)
 _IN_QUOTES = re.compile(r'[^"$`\\]++')
 _IN_BRACES = re.compile(r"[^}$`'\"\\]++")
 _ESCAPES = {"n": "\n", "t": "\t"}
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+_SUBSTITUTIONS = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)++")
 _PARENTHESES = re.compile(r"[()]")
 
@@ -57,13 +59,15 @@ class Assigned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A simple command. at: its place in the whole text. perhaps: it may be passed over, as
-    in an arm or after `&&`. in_function: it runs when it is called."""
+    in an arm or after `&&`. function: the one in whose
+    body it stands; document: the here-document that it reads, by its place among them."""
 
     at: int
     words: tuple[Word, ...]
     assigned: tuple[Assigned, ...]
     perhaps: bool
-    in_function: bool
+    function: str = ""
+    document: int | None = None
 
 
 class EndOfReading(Exception):  # noqa: N818
@@ -74,6 +78,8 @@ def joined(parts: Sequence[str | Expansion]) -> Word:
     """One word of its parts: a plain string where nothing in it is expanded."""
     merged: list[str | Expansion] = []
     for part in parts:
+        if part == "":
+            continue
         if isinstance(part, str) and merged and isinstance(merged[-1], str):
             merged[-1] += part
         else:
@@ -86,15 +92,18 @@ def joined(parts: Sequence[str | Expansion]) -> Word:
 @dataclass(slots=True, kw_only=True)
 class Findings:
     """What the readers of one text found. matters: whether a command is wanted, by its first
-    word and its text; expanded: variables whose value is of interest; bodies: of functions,
-    around the place that is read; comments: where those of whole lines begin; steps: tokens
-    that may still be read."""
+    word and its text; expanded: variables whose value is of interest; functions: whose
+    definition is met in any case; defined: all; bodies: functions around the place that is
+    read; documents: here-documents, without what is run when they are expanded; comments:
+    where those of whole lines begin; steps: tokens that may still be read."""
 
     matters: Callable[[str, str], bool]
     commands: list[Command] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    defined: set[str] = field(default_factory=set)
     expanded: frozenset[str] = frozenset()
-    bodies: int = 0
+    bodies: list[str] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
     comments: set[int] = field(default_factory=set)
     steps: int = MOST_STEPS
 
@@ -109,7 +118,7 @@ class WordReader:
         self.base = base
         self.nested = nested
         self.at = 0
-        self.heredocs: list[tuple[str, bool, bool]] = []
+        self.heredocs: list[tuple[str, bool, bool, int]] = []
         self.budget = 4 * len(text) + 10_000  # of looking ahead for the end of `((`
 
     def read(self, closing: str = "") -> None:
@@ -120,11 +129,14 @@ class WordReader:
         """Steps over a line break, and the here-documents that begin behind it."""
         self.at += 1
         documents, self.heredocs = self.heredocs, []
-        for delimiter, tabs, quoted in documents:
+        for delimiter, tabs, quoted, place in documents:
             start = self.at
             end = self._end_of_document(delimiter, tabs=tabs)
+            body = self.text[start:end]
             if not quoted:
                 self.within(start, end)
+                body = _SUBSTITUTIONS.sub("", body)
+            self.found.documents[place] = _TABS.sub("", body) if tabs else body
 
     def within(self, start: int, end: int) -> None:
         """What is run inside a part of the text that is itself no code."""
@@ -151,14 +163,18 @@ class WordReader:
                 return start
         return size
 
-    def heredoc(self, *, tabs: bool) -> None:
+    def heredoc(self, *, tabs: bool) -> int | None:
+        """Reads the word behind `<<`; the document's place among all of them."""
         match = _DELIMITER.match(self.text, self.at)
         if match is None:
-            return
+            return None
         self.at = match.end()
         raw = match[1]
         plain = re.sub(r"'([^'\n]*)'|\"([^\"\n]*)\"|\\(.)", r"\1\2\3", raw)
-        self.heredocs.append((plain, tabs, plain != raw))
+        place = len(self.found.documents)
+        self.found.documents.append("")
+        self.heredocs.append((plain, tabs, plain != raw, place))
+        return place
 
     def target(self) -> None:
         """Steps over the word behind a redirection."""

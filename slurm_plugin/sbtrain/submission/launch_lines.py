@@ -75,7 +75,7 @@ def _shell(text: str) -> list[Launch]:
 def _python(code: Code) -> list[Launch]:
     from sbtrain.launches.python_launches import python_launches
 
-    return [one.launch for one in python_launches(code.text, shell=_shell)]
+    return [one.launch for one in python_launches(code.text or "", shell=_shell)]
 
 
 def _interpreter(text: str) -> list[str]:
