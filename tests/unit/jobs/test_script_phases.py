@@ -68,6 +68,10 @@ def train(run: SupervisedRun, *, ranks: int) -> bool:
     return run.output.count("starts after step 0") == ranks and "sbtrain: step " in run.output
 
 
+def is_bash(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text() == "run.sh\n"
+
+
 def descendants(pid: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
@@ -242,6 +246,24 @@ def test_term_ends_a_script_as_it_wishes(make_run: MakeRun, line: str, code: int
     assert run.wait() == code, run.output
     assert run.last("ended").cause == ("failed" if code else "completed")
     assert run.output == ""
+
+
+def test_stopped_alone_it_has_the_script_stand_still(make_run: MakeRun) -> None:
+    run = make_run(COUNTS.replace("SIGNAL", "TERM") + WAITS)
+    run.start()
+    run.wait_for(lambda: written(run, "here"))
+    assert run.process is not None
+    script = next(p for p in descendants(run.process.pid) if is_bash(p) and os.getpgid(p) == p)
+
+    def still() -> bool:
+        return ") T " in Path(f"/proc/{script}/stat").read_text()
+
+    run.signal(signal.SIGSTOP)
+    run.wait_for(still)
+    run.signal(signal.SIGCONT)
+    run.wait_for(lambda: not still())
+    run.signal(signal.SIGHUP)
+    assert run.wait() == 3, run.output
 
 
 def test_what_all_processes_get_comes_once(make_run: MakeRun) -> None:
