@@ -1,5 +1,5 @@
 """A script that starts its ranks itself, under the real supervisor: once, as Slurm runs a batch
-script. What Slurm itself does with it is in tests/cluster/test_script_launch.py."""
+script. What Slurm itself does with it is in tests/cluster/test_script_launch_on_slurm.py."""
 
 from __future__ import annotations
 
@@ -364,6 +364,14 @@ def test_launches_one_after_another_are_worlds_of_their_own(make_run: MakeRun) -
     assert run.output.count("sbtrain: training is complete") == 1
     assert "warning" not in run.output
     assert run.result() == {"weight": 5.0}
+
+
+def test_launches_side_by_side_are_told_apart_and_warned_of(make_run: MakeRun) -> None:
+    run = make_run(shell(f"{srun(2)} &", f"{srun(1)} &", "wait"), steps=60)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "warning: 2 launches of the script train at the same time" in run.output
+    assert "more than one process joined" not in run.output
 
 
 def test_ranks_that_did_not_do_all_steps_are_not_complete(make_run: MakeRun) -> None:
