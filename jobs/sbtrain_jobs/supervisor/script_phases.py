@@ -82,6 +82,7 @@ class ScriptPhases:
         self._heard = ""  # how it was heard that the job may be ending
         self._noticed_s: float | None = None  # when that was more than the script's own affair
         self._ask_again_s = 0.0
+        self._taken: set[signal.Signals] = set()  # by ranks that were there when they came
         self._kept_back: list[tuple[signal.Signals, Way]] = []
         self._script: ScriptProcess | None = None
         self._code: int | None = None
@@ -135,6 +136,7 @@ class ScriptPhases:
                 step=self._step,
                 sink=self._events.put,
             )
+            self._ways.follow(self._script.pid)
         except OSError as error:
             self._say(f"error: cannot run {self._plan.script}: {error.strerror}")
             self._script_ended(error.errno or LaunchError.exit_code)  # slurmstepd's own way
@@ -235,6 +237,7 @@ class ScriptPhases:
         if number in self._notice_signals:
             self._told(f"{number.name} in the batch script")
             if self._worlds.connected:
+                self._taken.add(number)
                 self._begin_stop()
 
     def _deliver(self, number: signal.Signals, way: Way) -> None:
@@ -244,12 +247,14 @@ class ScriptPhases:
         are there and save on it; and from any where sbtrain itself has asked for it, unless it
         comes at a time at which Slurm has no reason of its own to send it.
         """
+        taken = number in self._taken
+        self._taken.discard(number)
         if way == "step" or self._script is None:
             return
         is_notice = number in self._notice_signals
         if not is_notice or self._script.handles(number):
             self._script.send(number, group=way == "group")
-        elif self._worlds.connected:
+        elif taken:
             return
         elif number != signal_named(self._plan.preemption_signal) or not signal_is_ours(
             self._plan.sbatch_options

@@ -45,6 +45,7 @@ class ScriptWorlds:
         self._send = send
         self._say = say
         self._launches: list[_Launch] = []
+        self.spoke = False  # a process has joined
         self._reason = ""  # why all are to stop, those that are still to come too
         self._shared_said = False
 
@@ -53,6 +54,7 @@ class ScriptWorlds:
         hello = peer.hello
         if hello.who != "trainer" or not 0 <= hello.rank < hello.size <= MOST_RANKS:
             return False
+        self.spoke = True
         launch = self._launch_of(hello)
         twice = hello.rank in launch.peers
         launch.peers[hello.rank] = peer
@@ -93,11 +95,6 @@ class ScriptWorlds:
         return any(launch.peers for launch in self._launches)
 
     @property
-    def spoke(self) -> bool:
-        """Whether any process has joined."""
-        return bool(self._launches)
-
-    @property
     def complete(self) -> bool:
         """All ranks of one world have done the last step, and its state is saved."""
         return any(tally.complete for tally in self._begun())
@@ -127,7 +124,7 @@ class ScriptWorlds:
         return next(filter(None, known), "")
 
     def overdue_words(self) -> str:
-        newest = next(self._newest())
+        newest = self._launches[-1]
         return newest.world.tally.overdue_words(newest.world.saved_step)
 
     def stuck(self) -> str:
@@ -155,9 +152,10 @@ class ScriptWorlds:
                 if hello.rank in launch.gone:
                     break
                 return launch
-        launch = self._new(hello)
-        self._launches.append(launch)
-        return launch
+        # Those of which no rank trained, and none is there, have nothing more to tell.
+        told = [one for one in self._launches if one.peers or one.world.tally.begun]
+        self._launches = [*told, self._new(hello)]
+        return self._launches[-1]
 
     def _new(self, hello: Hello) -> _Launch:
         plan = replace(

@@ -6,7 +6,8 @@ Slurm sends `--signal=B:` and `scancel --batch` to the batch script's process al
 step. A batch script that runs as a child of ours has had the last ones already.
 
 Two processes are witnesses: they do nothing but wait for signals, one in this process's group,
-one in a group of its own. Who has had the signal too tells the way.
+one in a group of its own. Who has had the signal too tells the way. STOP cannot be caught: so
+the second one also looks whether this process alone stands still, and then stops the script.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, NoReturn
 
 from sbtrain_jobs.process import dying_with
@@ -25,25 +27,32 @@ from sbtrain_jobs.signals import is_pending
 Way = Literal["process", "group", "step"]
 SETTLE_S = 0.2  # within which Slurm has signalled all processes
 _RECENT_S = 2.0
+_LOOK_EVERY_S = 0.5
 _SIGHTING = struct.Struct("=id")  # a signal, and when it came
+_ORDER = struct.Struct("=i")  # the process to follow
 
 
 class _Witness:
     def __init__(self, *, own_group: bool) -> None:
         self._reader, writer = os.pipe()
+        orders, self._orders = os.pipe()
         ready = dying_with(os.getpid())
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                _bear_witness(writer, ready)
+                _bear_witness(writer, orders, ready)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         if own_group:
             os.setpgid(self.pid, self.pid)  # before anybody signals ours
         os.close(writer)
+        os.close(orders)
         os.set_blocking(self._reader, False)
         self._seen: dict[int, float] = {}  # when each came last
+
+    def follow(self, pid: int) -> None:
+        os.write(self._orders, _ORDER.pack(pid))
 
     def saw(self, number: signal.Signals) -> bool:
         """Whether the signal came within the last moments; each is told of once."""
@@ -58,6 +67,7 @@ class _Witness:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self._reader)
+        os.close(self._orders)
 
 
 class SignalWays:
@@ -67,6 +77,10 @@ class SignalWays:
         self._in_group = _Witness(own_group=False)
         self._elsewhere = _Witness(own_group=True)
         self._waiting: list[tuple[float, signal.Signals]] = []
+
+    def follow(self, pid: int) -> None:
+        """The process that is to stand still while this one alone does."""
+        self._elsewhere.follow(pid)
 
     def arrived(self, number: signal.Signals) -> None:
         self._waiting.append((time.monotonic() + SETTLE_S, number))
@@ -94,15 +108,31 @@ class SignalWays:
         return "step" if elsewhere else "group" if in_group else "process"
 
 
-def _bear_witness(writer: int, ready: Callable[[], None]) -> NoReturn:
+def _bear_witness(writer: int, orders: int, ready: Callable[[], None]) -> NoReturn:
     """The child: all signals are blocked, each that comes is written down. It keeps none of
     the step's files open, and dies with its parent."""
+    parent, followed, stopped = os.getppid(), 0, False
     try:
         ready()
-        os.closerange(0, writer)
-        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        low, high = sorted((writer, orders))
+        os.closerange(0, low)
+        os.closerange(low + 1, high)
+        os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
+        os.set_blocking(orders, False)
         while True:
-            number = signal.sigwait(signal.valid_signals())
-            os.write(writer, _SIGHTING.pack(number, time.monotonic()))
+            told = signal.sigtimedwait(signal.valid_signals(), _LOOK_EVERY_S)
+            if told is not None:
+                os.write(writer, _SIGHTING.pack(told.si_signo, time.monotonic()))
+                continue
+            with contextlib.suppress(BlockingIOError):
+                (followed,) = _ORDER.unpack(os.read(orders, _ORDER.size))
+            # Looked at twice: after a suspension we may go on a moment before it does.
+            if stopped and _is_stopped(parent) and followed:
+                os.kill(followed, signal.SIGSTOP)
+            stopped = _is_stopped(parent)
     finally:
         os._exit(0)
+
+
+def _is_stopped(pid: int) -> bool:
+    return ") T " in Path(f"/proc/{pid}/stat").read_text()

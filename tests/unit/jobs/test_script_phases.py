@@ -1,5 +1,5 @@
 """A script that starts its ranks itself, under the real supervisor: once, as Slurm runs a batch
-script. What Slurm itself does with it is in tests/cluster/test_script_launch.py."""
+script. What Slurm itself does with it is in tests/cluster/test_script_launch_on_slurm.py."""
 
 from __future__ import annotations
 
@@ -66,6 +66,10 @@ def written(run: SupervisedRun, name: str) -> str:
 def train(run: SupervisedRun, *, ranks: int) -> bool:
     """Whether all are in their loop of steps, and have done one."""
     return run.output.count("starts after step 0") == ranks and "sbtrain: step " in run.output
+
+
+def is_bash(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text() == "run.sh\n"
 
 
 def descendants(pid: int) -> list[int]:
@@ -244,6 +248,24 @@ def test_term_ends_a_script_as_it_wishes(make_run: MakeRun, line: str, code: int
     assert run.output == ""
 
 
+def test_stopped_alone_it_has_the_script_stand_still(make_run: MakeRun) -> None:
+    run = make_run(COUNTS.replace("SIGNAL", "TERM") + WAITS)
+    run.start()
+    run.wait_for(lambda: written(run, "here"))
+    assert run.process is not None
+    script = next(p for p in descendants(run.process.pid) if is_bash(p) and os.getpgid(p) == p)
+
+    def still() -> bool:
+        return ") T " in Path(f"/proc/{script}/stat").read_text()
+
+    run.signal(signal.SIGSTOP)
+    run.wait_for(still)
+    run.signal(signal.SIGCONT)
+    run.wait_for(lambda: not still())
+    run.signal(signal.SIGHUP)
+    assert run.wait() == 3, run.output
+
+
 def test_what_all_processes_get_comes_once(make_run: MakeRun) -> None:
     """Slurm's TERM, and what ends a suspension."""
     run = make_run(COUNTS.replace("SIGNAL", "TERM") + "while :; do sleep 0.1 || :; done\n")
@@ -342,6 +364,14 @@ def test_launches_one_after_another_are_worlds_of_their_own(make_run: MakeRun) -
     assert run.output.count("sbtrain: training is complete") == 1
     assert "warning" not in run.output
     assert run.result() == {"weight": 5.0}
+
+
+def test_launches_side_by_side_are_told_apart_and_warned_of(make_run: MakeRun) -> None:
+    run = make_run(shell(f"{srun(2)} &", f"{srun(1)} &", "wait"), steps=60)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "warning: 2 launches of the script train at the same time" in run.output
+    assert "more than one process joined" not in run.output
 
 
 def test_ranks_that_did_not_do_all_steps_are_not_complete(make_run: MakeRun) -> None:

@@ -65,7 +65,7 @@ def test_witnesses_hold_no_file_and_die_with_us(
     process, witnesses, lines = teller
     for pid in witnesses:
         files = Path(f"/proc/{pid}/fd")
-        eventually(lambda files=files: len(list(files.iterdir())) == 1)  # the pipe to us
+        eventually(lambda files=files: len(list(files.iterdir())) == 2)  # the pipes to us
     process.kill()
     process.wait()
     assert next(lines, None) is None
