@@ -235,6 +235,9 @@ def test_two_files_do_not_make_one_fact(tmp_path: Path) -> None:
         ("class T:\n    def __init__(self, run):\n        self.run = run\n    def go(self):\n"
          "        at = self.run.resume(load)\n        self.run.steps(start=at, save=save)\n"
          "T(join()).go()\n", True),
+        ("@dataclass\nclass T:\n    model: object\n    run: object\n    def go(self):\n"
+         "        at = self.run.resume(load)\n        self.run.steps(start=at, save=save)\n"
+         "T(model, join()).go()\n", True),
         ("import contextlib\nwith contextlib.ExitStack() as s:\n"
          "    run = s.enter_context(join())\n"
          "    run.steps(start=run.resume(load), **options)\n", True),
