@@ -8,6 +8,7 @@ import pytest
 
 from counting_trainer import TRAIN
 from sbtrain.slurm.ending import way_back_of
+from sbtrain_jobs.run_folder import RunFolder
 from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
@@ -153,3 +154,25 @@ def test_what_completes_after_such_a_preemption_stays_ended(
     assert run.state != "PENDING"
     assert (run.shown("Restarts"), run.shown("ExitCode")) == ("1", "0:0")
     assert [one.cause for one in run.attempts] == ["preempted", "completed"]
+
+
+def test_a_run_that_runs_is_not_begun_by_another_job(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    run = slurm_run(tmp_path, slurm_environment, TRAIN, partition="standard", steps=400)
+    runs.append(run)
+    run.submit(nodelist="c1,c2")
+    run.wait_for_steps()
+    words = ["sbatch", "--parsable", "--partition=standard", "--nodelist=c3,c4", "--time=5"]
+    script = str(RunFolder(path=Path(run.plan.run_dir)).job_script)
+    again = run.slurm([*words, f"--output={tmp_path}/again.out", script]).strip()
+    run.wait_for(lambda: run.shown("JobState", again) == "FAILED", "the second job")
+    assert run.shown("ExitCode", again) == "21:0"
+    said = (tmp_path / "again.out").read_text()
+    assert f"job {run.job_id} runs {run.plan.run_id} now (running)" in said
+    run.wait_for_state("COMPLETED", "FAILED")
+    assert "training is complete" in run.output
+    assert [(one.cause, one.job_id) for one in run.attempts] == [("completed", run.job_id)]
+    third = run.slurm([*words, f"--output={tmp_path}/third.out", script]).strip()
+    run.wait_for(lambda: run.shown("JobState", third) == "COMPLETED", "the third job")
+    assert [one.job_id for one in run.attempts] == [run.job_id, third]

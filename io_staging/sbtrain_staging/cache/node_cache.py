@@ -78,7 +78,8 @@ class NodeCache:
     """
 
     def __init__(self, scratch: Path) -> None:
-        self.root = own_name(scratch / f"sbtrain-cache-{os.getuid()}")
+        self.named = scratch / f"sbtrain-cache-{os.getuid()}"
+        self.root = own_name(self.named)
         self.data = self.root / "data"
         self.records = self.root / "records"
         self.partial = self.root / "partial"

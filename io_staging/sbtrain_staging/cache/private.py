@@ -7,6 +7,7 @@ and one beside it is used: NAME-1, NAME-2 and so on, the first that is ours or f
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -27,8 +28,8 @@ class Owner(Enum):
 
 
 def owner_of(path: Path) -> Owner:
-    """A link is followed only where it and what it leads to are ours or root's; a folder of
-    root's counts as ours where only root can write, or where it is sticky like /tmp.
+    """What is root's counts as ours, whoever may write in it: what is made there is looked at
+    by itself. A link is followed only where it and what it leads to are ours or root's.
 
     Raises:
         OSError: it cannot be looked at.
@@ -96,9 +97,11 @@ def make_own(path: Path, say: Callable[[str], None]) -> Path:
     except FileExistsError as error:
         if owner_of(found) != Owner.US:
             return make_own(path, say)  # somebody was faster
+        if not found.is_dir():
+            raise NotADirectoryError(
+                errno.ENOTDIR, "it is in the way, and no folder", str(found)
+            ) from error
         status = found.stat()
-        if not stat.S_ISDIR(status.st_mode):
-            raise error from None
         loose = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if loose and status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX:
             found.chmod(stat.S_IMODE(status.st_mode) & ~0o022)

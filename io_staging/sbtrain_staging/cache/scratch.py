@@ -77,8 +77,9 @@ def prepare(
     node = node_name(environ)
     fixed = _fixed_part(template)
     if not fixed.is_dir():
+        what = "is no folder" if os.path.lexists(fixed) else "is not there"
         raise ScratchError(
-            f"{fixed} is not there on node {node}",
+            f"{fixed} {what} on node {node}",
             hint="is the node's disk mounted? name another scratch folder with --to",
         )
     try:
@@ -99,6 +100,8 @@ def prepare(
         finally:
             os.close(descriptor)
             probe.unlink()
+    except NotADirectoryError as error:
+        raise scratch_trouble(Path(error.filename or scratch), error, environ) from None
     except OSError as error:
         raise scratch_trouble(scratch, error, environ) from None
     return scratch
@@ -116,6 +119,7 @@ def scratch_trouble(where: Path, error: OSError, environ: Mapping[str, str]) -> 
     hints = {
         errno.ENOSPC: "free space there, or give --to another folder",
         errno.EDQUOT: "your quota there is used up: remove files, or give --to another folder",
+        errno.ENOTDIR: "remove or rename it, or give --to another folder",
         errno.EROFS: "it is mounted read-only; give --to another folder",
         errno.EACCES: "give --to a folder that you may write",
         errno.EPERM: "give --to a folder that you may write",

@@ -115,7 +115,13 @@ class Stager:
             to, say = self._settings.to, self._progress.say
             found.append(scratch.prepare(to, self._environ, say))
             try:
-                NodeCache(found[0]).prepare()
+                cache = NodeCache(found[0])
+                cache.prepare()
+                if cache.root != cache.named:
+                    node = self._rank.name
+                    say(
+                        f"{cache.named} belongs to another user; {cache.root} is used on {node}"
+                    )
             except OSError as error:
                 raise scratch.scratch_trouble(found[0], error, self._environ) from None
 

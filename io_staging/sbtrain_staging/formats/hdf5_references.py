@@ -105,7 +105,7 @@ def references(path: bytes) -> Iterator[Reference]:
     """All mentions of other files; none where HDF5 cannot read the file, as no program can.
 
     Raises:
-        SourceError: a part of the file cannot be looked at, or it waits for h5clear.
+        SourceError: a part of the file cannot be looked at, or it is left open.
         StagingError: h5py is not installed.
     """
     try:

@@ -239,7 +239,14 @@ class RunRecord:
             return None
 
     def _steps_redone(self, *, resumed_step: int) -> None:
-        """Note as lost what earlier attempts had done beyond the step resumed from."""
+        """Note as lost what earlier attempts had done beyond the step resumed from, and say
+        loudly where it had been saved."""
+        saved = [one.saved_step for one in self._earlier if one.saved_step is not None]
+        if saved and saved[-1] > resumed_step:
+            self._warn(
+                f"step {saved[-1]} was saved, and training goes on after step {resumed_step}: "
+                f"its checkpoint is gone or damaged ({self._plan.checkpoint_dir})"
+            )
         for record in reversed(self._earlier):
             timings = RunFolder.of(self._plan).attempt(record.attempt).timings
             done = steps_beyond(timings, rank=self._lead_rank, step=resumed_step)

@@ -26,7 +26,8 @@ def report(error: SbtrainError | StagingError) -> int:
     """
     if isinstance(error, SlurmRejectedError) and error.argv[:1] == ("sbatch",):
         sys.stderr.write(error.stderr)
-        if error.hint:
+        hinted = any(line.startswith("hint: ") for line in error.stderr.splitlines())
+        if error.hint and not hinted:  # by a wrapper around sbatch, or sbtrain itself in it
             sys.stderr.write(f"hint: {error.hint}\n")
         return error.returncode or error.exit_code
     happened, *hint = describe(error).splitlines()

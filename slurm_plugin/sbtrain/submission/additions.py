@@ -101,12 +101,13 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
             why="so that it saves before its time is over",
         )
     said = next((one.name for one in reversed(settings) if one.name in SWITCHES), None)
+    forbidden = asked.request.forbidden_by
+    why = f"by {forbidden}" if forbidden else "nothing says that it resumes"
     if said is None and plan.resumable:
         yield Addition(word="--requeue", why="it resumes from its checkpoints")
     elif said is None and ranks:
-        yield Addition(word="--no-requeue", why="nothing says that it resumes")
+        yield Addition(word="--no-requeue", why=why)
     elif said == "requeue" and not plan.resumable and ranks:
-        why = "nothing says that it resumes"
         yield Addition(word="--no-requeue", why=why, narrows=True)
     if not given(settings, "open-mode") and (ranks or plan.resumable):
         yield Addition(word="--open-mode=append", why="later attempts add to the output")

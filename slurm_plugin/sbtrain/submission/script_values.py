@@ -303,11 +303,24 @@ class Values:
                 self._pass(one, node, arguments, space)
                 results |= one.space.names.get(RESULT, set())
             else:
-                for begin in one.attribute("__init__"):
-                    if isinstance(begin, Function):
-                        self._pass(begin, node, arguments, space)
+                self._make(one, node, arguments, space)
                 results.add(one)
         return results
+
+    def _make(
+        self, made: Space, node: ast.Call, arguments: list[set[Value]], space: Space
+    ) -> None:
+        """An instance of a class, or of a data class."""
+        begins = [one for one in made.attribute("__init__") if isinstance(one, Function)]
+        for begin in begins:
+            self._pass(begin, node, arguments, space)
+        if begins:
+            return
+        for name, values in zip(list(made.names), arguments, strict=False):
+            self.put(made, name, values)
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                self.put(made, keyword.arg, self.of(keyword.value, space))
 
     def _made(self, called: str, node: ast.Call) -> set[Value]:
         """What a call of a package's name, or of a value's method, gives."""

@@ -289,6 +289,23 @@ def test_of_two_jobs_that_begin_at_once_the_first_goes_on(tmp_path: Path) -> Non
     assert (one.job_id, one.cause) == ("6", "failed")
 
 
+@pytest.mark.parametrize(("resumed", "said"), [(0, True), (12, True), (18, False), (20, False)])
+def test_a_saved_step_that_is_gone_is_said(
+    tmp_path: Path, resumed: int, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier = [
+        AttemptRecord(
+            attempt=n, job_id="7", started_at="x", nodes="", ended_at="y", saved_step=s
+        )
+        for n, s in enumerate((9, 18, None))
+    ]
+    written = record(tmp_path, attempt=3, earlier=tuple(earlier))
+    for first in (resumed + 1, resumed + 2):
+        written.steps_done(StepsDone(rank=0, first=first, seconds=(0.1,), samples_per_step=32))
+    words = f"warning: step 18 was saved, and training goes on after step {resumed}: "
+    assert capsys.readouterr().err.count(words) == said
+
+
 def test_what_trainers_say_is_in_the_timing_log(tmp_path: Path) -> None:
     timing_log = pytest.importorskip("sbtrain_perf.timing_log")
     pytest.importorskip("h5py")

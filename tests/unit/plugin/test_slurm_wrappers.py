@@ -296,6 +296,7 @@ def test_where_nothing_but_wrappers_is_on_path_it_ends_at_once(
     assert said.stdout == ""
     assert "there is no sbatch of Slurm here: every sbatch on PATH runs sbtrain" in said.stderr
     assert f"name it in {FOLDER}" in said.stderr
+    assert said.stderr.count("hint: ") == 1
     assert site.starts <= 4
     assert site.called() == []
     assert list((site.folder / ".sbtrain/runs").iterdir()) == []

@@ -187,6 +187,15 @@ def test_only_a_run_that_can_resume_is_requeued(
         assert own == ["--requeue" if resumable else "--no-requeue"]
 
 
+def test_who_forbids_a_requeue_is_named() -> None:
+    for body, words, why in (
+        (RESUMES, ("--train-no-resume",), "by --train-no-resume"),
+        (PLAIN, (), "nothing says that it resumes"),
+    ):
+        added = additions(asked(*words, body=body), example_plan(resumable=False)).each
+        assert [one.why for one in added if one.word == "--no-requeue"] == [why]
+
+
 def test_options_of_every_source_reach_plan_and_planner() -> None:
     said = asked("-G", "2", lines="#SBATCH --mem=5", environ={"SBATCH_GRES": "gpu:1"})
     assert said.request.sbatch_options == ("--mem=5", "--gres=gpu:1", "--gpus=2")

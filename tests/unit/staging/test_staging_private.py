@@ -206,7 +206,25 @@ def test_a_named_folder_of_another_user_is_refused(
     assert commons.stage(ADA, str(theirs) + "/%u") == 0
 
 
-def test_a_cache_folder_of_another_user_is_left_alone(commons: Commons) -> None:
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_what_of_ones_own_is_in_the_way_is_named(
+    commons: Commons, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    taken = commons.to(ADA)
+    taken.touch() if kind == "file" else taken.symlink_to("nowhere")
+    os.chown(taken, ADA, ADA, follow_symlinks=False)
+    assert commons.stage(ADA) == ScratchError.exit_code
+    said = capfd.readouterr().err
+    assert f"cannot write {taken} on node" in said
+    assert "it is in the way, and no folder" in said
+    assert "hint: remove or rename it" in said
+    assert commons.stage(ADA, str(commons.source)) == ScratchError.exit_code
+    assert f"{commons.source} is no folder on node" in capfd.readouterr().err
+
+
+def test_a_cache_folder_of_another_user_is_left_alone(
+    commons: Commons, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Straight in a folder like /tmp."""
     taken = commons.folder / f"sbtrain-cache-{ADA}"
     taken.mkdir()
@@ -214,6 +232,7 @@ def test_a_cache_folder_of_another_user_is_left_alone(commons: Commons) -> None:
     taken.chmod(0o777)
     copy = Path(commons.staged(ADA, str(commons.folder)).nodes[0].paths[0])
     assert copy.parents[2].name == f"{taken.name}-1"
+    assert f"{taken} belongs to another user; {taken}-1 is used" in capfd.readouterr().err
     assert list(taken.iterdir()) == []
 
 
