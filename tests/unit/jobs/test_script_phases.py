@@ -386,7 +386,8 @@ def test_ranks_that_did_not_do_all_steps_are_not_complete(make_run: MakeRun) -> 
 
 def test_a_notice_saves_one_step_and_the_next_attempt_goes_on(make_run: MakeRun) -> None:
     """The script does not handle the signal, which its ranks' convention replaces."""
-    run = make_run(shell(srun(2), "echo script ends with $?"), steps=100_000, resumable=True)
+    goes_on = ("echo script ends with $?", "sleep 1", "echo and goes on")
+    run = make_run(shell(srun(2), *goes_on), steps=100_000, resumable=True)
     run.start()
     run.wait_for(lambda: train(run, ranks=2))
     run.say_cause("preempted")
@@ -395,7 +396,7 @@ def test_a_notice_saves_one_step_and_the_next_attempt_goes_on(make_run: MakeRun)
     saved = run.last("saved").step
     assert run.saved_steps == [saved]
     assert f"all stop after step {saved}" in run.output
-    assert "script ends with 85" in run.output
+    assert "script ends with 85\nand goes on" in run.output
     assert run.requeues == ["7"]
     assert run.last("ended").cause == "preempted"
     run.say_cause("none")
