@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sbtrain_jobs.ending.cause import CauseInquiry
+from sbtrain_jobs.layouts.environment import RESUME_UP_TO
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.events import Events
 from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
 from sbtrain_jobs.supervisor.srun_step import SlurmStep
+from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_perf.request import Plan
 
 END_WITHIN_S = 5.0
@@ -43,7 +45,12 @@ class AttemptSteps:
         self._plan = attempt.plan
         self._plan_path = attempt.plan_path
         self._folder = attempt.folder
-        own = {"SBTRAIN_ATTEMPT": str(attempt.number), "SBTRAIN_TOKEN": attempt.token}
+        before = CheckpointStore(attempt.plan.checkpoint_dir).steps()
+        own = {
+            "SBTRAIN_ATTEMPT": str(attempt.number),
+            "SBTRAIN_TOKEN": attempt.token,
+            RESUME_UP_TO: str(max(before, default=0)),
+        }
         self._environ = {**attempt.environ, **own}
         self._sink = attempt.events.put
         self._current: SlurmStep | None = None

@@ -86,21 +86,26 @@ class CheckpointStore:
         found = (_STEP.fullmatch(name) for name in self._names())
         return tuple(sorted(int(name[1]) for name in found if name))
 
-    def newest_valid(self, *, set_aside: bool = False) -> Checkpoint | None:
+    def newest_valid(
+        self, *, up_to: int | None = None, set_aside: bool = False
+    ) -> Checkpoint | None:
         """The newest checkpoint whose every file has the size and hash of its manifest.
 
         Every one that is passed over is named in a warning with what is wrong with it.
         None: there is no checkpoint at all.
 
         Args:
+            up_to: later steps are passed over in silence: a rank that comes late must not
+                resume from what another one has saved meanwhile.
             set_aside: rename damaged ones that are newer, so that they count for nothing;
                 for the one writer of the folder. What merely cannot be read stays.
 
         Raises:
-            CheckpointError: there are checkpoints, and none is whole.
+            CheckpointError: there are checkpoints, and none is whole; or there is none up to
+                that step any more.
         """
         while True:
-            steps = self._look()
+            steps = _up_to(self._look(), up_to)
             wrong: dict[int, DamagedError | OSError] = {}
             for step in reversed(steps):
                 try:
@@ -112,8 +117,16 @@ class CheckpointStore:
                 self._trusted.add(step)
                 self._pass_over(wrong, set_aside=set_aside)
                 return self._checkpoint(found)
-            if self.steps() == steps:  # else a writer published and removed meanwhile
+            if (
+                _up_to(self.steps(), up_to) == steps
+            ):  # else a writer published and removed meanwhile
                 self._refuse_to_start_anew(wrong)
+                if up_to:
+                    raise CheckpointError(
+                        f"the checkpoint of step {up_to}, from which the others began, is gone",
+                        hint="this rank came so late that newer ones have taken its place: "
+                        "let all ranks join before they train",
+                    )
                 return None
 
     def valid(self, step: int) -> Checkpoint | None:
@@ -367,3 +380,7 @@ def _explained(error: OSError, what: str) -> CheckpointError:
     else:
         hint = "look at the filesystem that holds the folder"
     return CheckpointError(f"{what}: {error.strerror or error}", hint=hint)
+
+
+def _up_to(steps: tuple[int, ...], most: int | None) -> tuple[int, ...]:
+    return steps if most is None else tuple(step for step in steps if step <= most)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.layouts.environment import RESUME_UP_TO
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.signals import notice_or_default
 from sbtrain_jobs.staged_data import staged_paths
@@ -59,6 +60,7 @@ class TrainerContext:
     checkpoint_folder: Path
     checkpoint_interval_s: float
     stop_signal: str  # without SIG: USR1
+    resume_up_to: int | None = None  # the newest checkpoint when the attempt began; 0: none
     control: str = ""  # where the supervisor listens; empty: there is none
     token: str = ""
     launch: Launch = "ranks"  # who started it
@@ -127,6 +129,7 @@ def trainer_context(environ: Mapping[str, str], defaults: Defaults) -> TrainerCo
         checkpoint_folder=Path(plan.checkpoint_dir),
         checkpoint_interval_s=plan.checkpoint_interval_s,
         stop_signal=plan.preemption_signal,
+        resume_up_to=_number(environ, RESUME_UP_TO) if RESUME_UP_TO in environ else None,
         control=environ.get("SBTRAIN_CONTROL", ""),
         token=environ.get("SBTRAIN_TOKEN", ""),
     )

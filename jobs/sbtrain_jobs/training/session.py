@@ -205,7 +205,9 @@ class Run:
                 ranks agreed on is not whole here.
         """
         began = time.perf_counter()
-        found = self.checkpoints.newest_valid(set_aside=self.is_chief)
+        found = self.checkpoints.newest_valid(
+            up_to=self.context.resume_up_to, set_aside=self.is_chief
+        )
         step = found.step if found is not None else 0
         if self.peers is not None:
             step = self.peers.lowest(step)

@@ -360,3 +360,18 @@ def test_a_state_that_was_resumed_by_other_means_must_be_whole_to_count(
     assert len(saved) == 1
     assert store.valid(4)
     assert "set aside as damaged-step-4" in caplog.text
+
+
+def test_a_rank_that_comes_late_resumes_where_the_attempt_began(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    assert store.newest_valid(up_to=0) is None
+    for step in (10, 20):
+        store.write(step, save)
+    found = CheckpointStore(tmp_path).newest_valid(up_to=10)
+    assert found is not None
+    assert found.step == 10
+    assert CheckpointStore(tmp_path).newest_valid(up_to=0) is None
+    store.write(30, save)  # of these two stay
+    assert store.steps() == (20, 30)
+    with pytest.raises(CheckpointError, match="step 10, from which the others began, is gone"):
+        CheckpointStore(tmp_path).newest_valid(up_to=10)

@@ -71,6 +71,17 @@ def test_a_rank_that_never_joins_is_never_called_complete_however_short_the_run(
     assert "nothing was heard of worker 1" in run.output or "without joining" in run.output
 
 
+def test_a_rank_that_is_late_does_not_resume_from_what_the_others_saved(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    saved = "while not any(pathlib.Path(os.environ['SBTRAIN_CHECKPOINT_DIR']).glob('step-*')):"
+    run = make_run(rank_does(1, f"import pathlib\n    {saved} time.sleep(0.1)"), steps=3)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "rank 1 attempt 0 starts after step 0" in run.log("worker-1")
+    assert COMPLETE in run.output
+
+
 def test_a_rank_that_sleeps_before_joining_is_noticed_and_the_run_never_complete(
     make_run: MakeRun,
 ) -> None:
