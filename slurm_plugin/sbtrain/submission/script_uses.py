@@ -27,6 +27,7 @@ from sbtrain.submission.script_values import MOST_BYTES, Values
 from sbtrain_jobs.script_imports import parsed
 
 _MOST_ROUNDS = 20
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias, ast.Pass})
 _ENDS = frozenset({"exit", "quit", "_exit", "abort"})
 _SAYS = frozenset({"print", "write", "flush", "log", "warn", "warning", "info", "debug"})
 _SAYS |= {"error", "exception", "critical", "fatal"}
@@ -105,6 +106,8 @@ class _Reader:
                 self._branch(body[index + 1 :], space, {IS_SERVER}, surely=surely)
 
     def _visit(self, node: ast.AST, space: Space) -> None:
+        if type(node) in _LEAVES:
+            return
         if isinstance(node, ast.ClassDef):
             self._class(node, space)
             return

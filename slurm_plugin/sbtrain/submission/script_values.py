@@ -45,6 +45,8 @@ _NOT = {IS_SERVER: NO_SERVER, HAS_SERVERS: NO_SERVERS}
 _NOT |= {no: yes for yes, no in _NOT.items()}
 _RING = "'allreduce'"
 _VARIABLES = {"'SBTRAIN_ROLE'": ROLE, "'TF_CONFIG'": CONFIG}
+_READERS = ("loads", "literal_eval", "safe_load")  # of a text with a configuration
+_MOST_DOTS = 8
 _STRINGS = frozenset({PS, _RING, "'type'", *_VARIABLES})
 
 
@@ -63,6 +65,7 @@ class Values:
         self._loaded = dict[tuple[str, ...], Space | None]()
         self._defined = dict[ast.AST, Function | Space]()
         self._known = dict[ast.AST, set[Value]]()
+        self._left_bytes = MOST_BYTES  # of modules beside the script, all together
 
     def begin(self) -> None:
         self.grew = False
@@ -152,8 +155,9 @@ class Values:
                 shown = parts if alias.asname else parts[:1]
                 module, first = self._beside(parts), self._beside(shown)
                 name = alias.asname or parts[0]
-                self.put(space, name, {first if module and first else ".".join(shown)})
-                self._named(parts[0], module)
+                own = module and first
+                self.put(space, name, {own} if own else _named(".".join(shown)))
+                self._note(parts[0], module)
             return
         parts = tuple(node.module.split(".")) if node.module else ()
         if node.level:
@@ -170,12 +174,12 @@ class Values:
             if deeper is not None:
                 values.add(deeper)
             if module is None and deeper is None and not node.level:
-                values.add(f"{node.module}.{alias.name}")
+                values |= _named(f"{node.module}.{alias.name}")
             self.put(space, alias.asname or alias.name, values)
         if not node.level:
-            self._named(parts[0], module)
+            self._note(parts[0], module)
 
-    def _named(self, root: str, beside: Space | None) -> None:
+    def _note(self, root: str, beside: Space | None) -> None:
         if beside is None and root in _OURS:
             self._found("joins")
         elif beside is None and root in _TENSORFLOW:
@@ -203,18 +207,21 @@ class Values:
         stem = self._folder.joinpath(*parts)
         for path in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
             try:
-                if len(self.modules) > _MOST_MODULES or not path.is_file():
+                if len(self.modules) > _MOST_MODULES or self._left_bytes <= 0:
+                    return None
+                if not path.is_file():
                     continue
                 with path.open("rb") as file:
-                    content = file.read(MOST_BYTES + 1)
+                    content = file.read(self._left_bytes + 1)
                 package = parts if path.name == "__init__.py" else parts[:-1]
                 module = Module(
-                    tree=parsed(content, most_bytes=MOST_BYTES),
+                    tree=parsed(content, most_bytes=self._left_bytes),
                     package=package,
                     depth=self.module.depth + 1,
                 )
             except (OSError, ValueError):
                 continue
+            self._left_bytes -= len(content)
             self.modules.append(module)
             self.grew = True
             return module.space
@@ -280,7 +287,7 @@ class Values:
             return {ROLE} if name == "task_type" else set()
         if name == "cluster_resolver" and owner.endswith(("Strategy", "StrategyV2")):
             return {RESOLVER}
-        return set() if owner.startswith("<") else {f"{owner}.{name}"}
+        return _named(f"{owner}.{name}")
 
     def _called(self, node: ast.Call, space: Space) -> set[Value]:
         arguments = [self.of(one, space) for one in node.args]
@@ -292,10 +299,8 @@ class Values:
         if last == "enter_context":
             return first
         results = set[Value]()
-        if all(isinstance(one, str) for one in called) and (
-            called or isinstance(node.func, ast.Name)
-        ):
-            results = first & {ROLE, CONFIG}  # json.loads(config), str(role)
+        if not called and (last in _READERS or isinstance(node.func, ast.Name)):
+            results = first & {ROLE, CONFIG}
         for one in called:
             if isinstance(one, str):
                 results |= self._made(one, node)
@@ -375,6 +380,12 @@ class Values:
                 said = {_NOT[str(one)] for one in said}
             found |= said
         return found
+
+
+def _named(name: str) -> set[Value]:
+    """A package's name, where the package is one that is followed."""
+    followed = _root(name) in _OURS | _TENSORFLOW and name.count(".") <= _MOST_DOTS
+    return {name} if followed else set()
 
 
 def _item(owner: set[Value], key: set[Value]) -> set[Value]:

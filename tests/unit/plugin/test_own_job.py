@@ -4,6 +4,7 @@ environment holds of jobs around it."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fake_slurm import FakeSlurm
 from plans import example_plan
 from sbtrain.errors import SlurmTimeoutError
-from sbtrain.slurm.client import Submission
+from sbtrain.slurm.client import JobInfo, Submission
 from sbtrain.slurm.own_job import OwnJobControl, own_job
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import Ledger, LedgerEntry
@@ -184,6 +185,28 @@ def test_two_jobs_do_not_run_one_plan(slurm: Slurm, task: str) -> None:
     slurm.client.cancel(first)
     slurm.now_s += 60
     assert slurm.own(second, plan).restart_count == 0
+
+
+def test_where_slurm_does_not_say_whether_another_job_runs_it_is_not_risked(
+    slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = slurm.submit(), slurm.submit()
+    RunFolder.of(slurm.plan).make()
+    ledger = Ledger(RunFolder.of(slurm.plan).ledger)
+    ledger.append(LedgerEntry(event="started", attempt=0, at="now", job_id=first))
+    asked, answer = [], slurm.client.jobs_by_id
+
+    def once(job_ids: Sequence[str]) -> tuple[JobInfo, ...]:
+        asked.append(job_ids)
+        if len(asked) == 2:
+            raise SlurmTimeoutError("Slurm does not answer squeue")
+        return answer(job_ids)
+
+    monkeypatch.setattr(slurm.client, "jobs_by_id", once)
+    with pytest.raises(LaunchError, match=f"whether job {first} still runs") as no:
+        slurm.own(second)
+    assert no.value.hint
+    assert asked == [[second], [first]]
 
 
 def test_an_attempt_that_ended_is_not_asked_about(slurm: Slurm) -> None:
