@@ -66,6 +66,7 @@ SERVERS = example_plan(
 )
 CASES = {
     "allreduce": text_for(example_plan(), asked_for("")),
+    "script": text_for(example_plan(launch="script"), asked_for("")),
     "parameter-servers": text_for(SERVERS, asked_for("")),
     "user-says-most": text_for(
         example_plan(),
