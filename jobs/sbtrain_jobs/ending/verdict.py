@@ -86,7 +86,9 @@ def after_notice(facts: Facts) -> Verdict:
     if facts.stuck and cause == "time-limit":
         return _end("failed", f"error: {facts.stuck}; {STUCK_HINT}")
     if not facts.resumable:
-        return _end(cause, "the run does not resume, or may not be requeued: it ends here")
+        return _end(
+            cause, "the run declares no way to resume, or may not be requeued: it ends here"
+        )
     if facts.requeues_left <= 0:
         return _end("requeue-cap", "it was requeued as often as the plan allows")
     if cause == "unknown":
