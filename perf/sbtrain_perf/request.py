@@ -160,6 +160,11 @@ class Request:
     forbidden_by: str = ""
     time_limit_s: float | None = None
 
+    @property
+    def says_work(self) -> bool:
+        """Whether it says how much is to be trained."""
+        return not (self.steps is None and self.epochs is None and not self.data.samples)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
@@ -238,7 +243,8 @@ class Plan:
 
     script is what runs; script_dir the folder of the user's own script where script is a
     copy of it, else empty. launch: the script is started by sbtrain once for every rank, or
-    once, as sbatch would, and starts the ranks itself.
+    once, as sbatch would, and starts the ranks itself. steps_known: false where nothing says
+    how many steps the script takes, so that steps and prediction are invented.
 
     roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
     Parameter servers: one chief (coordinator) beside server 0, servers and workers on
@@ -279,4 +285,5 @@ class Plan:
     script_dir: str = ""
     gres: str = ""  # empty: gpu:gpus_per_node
     launch: Launch = "ranks"
+    steps_known: bool = True
     version: int = PLAN_VERSION

@@ -91,7 +91,7 @@ def _cells(status: RunStatus) -> tuple[str, ...]:
         status.job_id,
         status.state,
         str(len(status.attempts)),
-        f"{saved}/{status.steps:,}" if status.steps else "-",
+        f"{saved}/{status.steps:,}" if status.steps else saved,
         _brief(status.predicted_s),
         _brief(status.took_s),
         ", ".join(causes(status)) or ("see below" if status.problem else ""),
@@ -118,9 +118,8 @@ def _detail(status: RunStatus, *, width: int) -> str:
         way = "all-reduce" if status.layout == "allreduce" else "parameter servers: "
         way += str(status.servers) if status.servers else ""
         nodes = count(status.nodes, "node")
-        rows.append(
-            ("plan", f"{nodes} of {status.partition}, {way}, {count(status.steps, 'step')}")
-        )
+        steps = count(status.steps, "step") if status.steps else "steps not known"
+        rows.append(("plan", f"{nodes} of {status.partition}, {way}, {steps}"))
     rows.append(("folder", status.run_dir))
     if now := under_way(status):
         rows.append(("now", now))

@@ -136,6 +136,9 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
         run_id=run_id,
         run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
     )
+    invented = asked.launch == "script" and not asked.request.says_work
+    if invented:
+        asked = dataclasses.replace(asked, request=_without_limit(asked.request))
     decision = planner.plan(asked.request, shape)
     warnings = []
     weighed = any(row.nodes for row in decision.rows)
@@ -158,6 +161,11 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     decision = with_default_time(asked, decision, shape, known=known, client=client)
     if decision.chosen is not None:
         plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
+        if invented:
+            plan = dataclasses.replace(plan, steps_known=False)
+        if invented and not asked.opened:
+            why = "nothing is predicted: nothing says how many steps it takes (--train-steps)"
+            plan = dataclasses.replace(plan, reason=why)
         own_signal = _signal_of(asked)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)

@@ -310,3 +310,18 @@ def test_what_cannot_be_meant_or_had_is_refused(
     assert message in happened
     assert hint in what_to_do
     assert not (place / ".sbtrain").exists()
+
+
+def test_an_invented_number_of_steps_refuses_nothing_and_is_not_shown(
+    place: Path, environ: dict[str, str]
+) -> None:
+    (place / "a.sh").write_text("#!/bin/sh\nsrun hostname\n")
+    words = ("--train-dry-run", "--train-name=x", "-t", "1", "a.sh")
+    said = sbtrain(*words, cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    assert "warning" not in said.stderr
+    assert "adds --job-name=a.sh: " in said.stderr
+    assert "--time" not in said.stdout
+    assert re.findall(r"^#SBATCH (.*)$", said.stdout, re.M) == ["--job-name=a.sh"]
+    said = sbtrain("--train-steps=9000", *words, cwd=place, environ=environ)
+    assert "planned as if the limit were no limit" in said.stderr
