@@ -102,7 +102,7 @@ def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
         record = records.get(entry.attempt) or AttemptRecord(
             attempt=entry.attempt, job_id=entry.job_id, started_at=entry.at, nodes=entry.nodes
         )
-        if entry.job_id not in ("", record.job_id):
+        if record.job_id and entry.job_id not in ("", record.job_id):
             continue  # of a job that began the same attempt later, and gave way
         match entry.event:
             case "started":
