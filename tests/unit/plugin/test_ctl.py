@@ -91,7 +91,7 @@ def test_a_cancelled_run_stays_so_when_slurm_has_forgotten_it(tmp_path: Path) ->
     """KillWait may pass before the supervisor has written its last word."""
     run = make_run(tmp_path, "77")
     notice = LedgerEntry(
-        event="notice", attempt=0, at=ENDED, job_id="77", cause="cancelled", detail="SIGTERM"
+        event="notice", attempt=0, at=ENDED, job_id="7", cause="cancelled", detail="SIGTERM"
     )
     tell(run, started(0), notice)
     forgotten = FakeSlurm(accounting=False)
