@@ -12,6 +12,7 @@ every call reaches Slurm once, by however many files, and whatever they add to i
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ _NOTE_FILE = "sbtrain-slurm-call"
 _MOST_ENTRY_BYTES = 4096
 _MOST_SCRIPT_BYTES = 1 << 20
 _ELF = b"\x7fELF"
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python sets LC_CTYPE to in the C locale
 _HINT = f"put the folder of Slurm's own commands on PATH, or name it in {FOLDER}"
 
 
@@ -78,26 +80,45 @@ def call_under_way(environ: Mapping[str, str]) -> tuple[str, ...]:
     return _read(environ)[0]
 
 
-def pass_on(call: tuple[str, ...], environ: Mapping[str, str]) -> Never:
-    """Become the command that was called, by the next file of its name.
+def pass_on(call: tuple[str, ...]) -> Never:
+    """Become the command that was called, by the next file of its name, in the environment
+    that this process was started with: its order, and what no mapping could hold, included.
 
     Raises:
         CommandMissingError: no file is left that could be Slurm's.
     """
-    import signal
-
-    program = program_for(call, environ)
+    program = program_for(call, None)
+    note = (os.environ if program.environ is None else program.environ).get(NOTE)
+    _forget_what_python_has_set()
+    os.unsetenv(NOTE)
+    if note is not None:
+        os.putenv(NOTE, note)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them
+    for descriptor in program.notes:
+        os.set_inheritable(descriptor, True)
     file = program.file or program.argv[0]
-    for note in program.notes:
-        os.set_inheritable(note, True)
     try:
-        os.execve(file, program.argv, program.environ or environ)  # noqa: S606
+        os.execv(file, program.argv)  # noqa: S606
     except OSError as error:
         raise CommandMissingError(
             f"cannot run {file}: {error.strerror}", argv=call, hint=_HINT
         ) from None
+
+
+def _forget_what_python_has_set() -> None:
+    """LC_CTYPE, in the C locale."""
+    if os.environ.get("LC_CTYPE") not in _COERCED:
+        return
+    try:
+        found = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return
+    before = [entry[9:] for entry in found if entry.startswith(b"LC_CTYPE=")]
+    if before:
+        os.putenv(b"LC_CTYPE", before[0])
+    else:
+        os.unsetenv("LC_CTYPE")
 
 
 def _read(environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:

@@ -50,7 +50,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     call = call_under_way(environ)
     if call and (argv[:1] == ["status"] or not {*argv[:1]} & COMMANDS.keys()):
-        pass_on(call, environ)  # a wrapper of squeue may be made of status
+        pass_on(call)  # a wrapper of squeue may be made of status
     name = argv[0] if argv and argv[0] in COMMANDS else None
     if name == "plan":
         # Its words are those of sbtrain, which argparse does not know.

@@ -7,13 +7,14 @@ prints, and nothing else; on stderr what sbtrain has to say.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
-from sbtrain.options.pass_through import environment_as_found, for_sbatch
+from sbtrain.options.pass_through import for_sbatch
 from sbtrain_jobs.errors import CommandMissingError
 from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
@@ -40,13 +41,15 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     call = call_under_way(environ)
     if call and not _SHOWS & set(argv) - set(call):
-        pass_on(call, environment_as_found(environ))
+        pass_on(call)
     if argv and argv[0] in ("-h", "--help", "--usage") and not _stands_for_sbatch():
         mend_streams()
         return _help()
     alone = for_sbatch(argv, environ)
     if alone is not None:
-        return _hand_on(alone, environ)
+        return _hand_on(alone)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     mend_streams()
     from sbtrain.options.argv import given, split_command_line
     from sbtrain.options.flag_table import FLAGS
@@ -57,17 +60,17 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     from sbtrain.commands.planned import plan_and_submit
 
     status = plan_and_submit(line, environ)
-    return _hand_on(line.without_ours, environ) if status is None else status
+    return _hand_on(line.without_ours) if status is None else status
 
 
-def _hand_on(words: Sequence[str], environ: Mapping[str, str]) -> int:
+def _hand_on(words: Sequence[str]) -> int:
     """Become sbatch. Where there is none, --version tells sbtrain's own.
 
     Raises:
         SlurmMissingError: there is none.
     """
     try:
-        pass_on(("sbatch", *words), environment_as_found(environ))
+        pass_on(("sbatch", *words))
     except CommandMissingError as error:
         mend_streams()
         if words and words[0] in ("-V", "--version"):

@@ -15,13 +15,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sbtrain.errors import SbatchUsageError, ScriptError
-from sbtrain.options.argv import TRAIN_PREFIX, CommandLine, last_value, split_command_line
+from sbtrain.options.argv import (
+    TRAIN_PREFIX,
+    CommandLine,
+    given,
+    last_value,
+    split_command_line,
+)
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script, read_script
 
 _BLANKS = b" \t\n\v\f\r"
 _MOST_BYTES = 64 << 20  # of standard input; sbatch takes 4 MiB
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python sets LC_CTYPE to in the C locale
 
 
 def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -39,22 +44,11 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
     launch = [value for name, value in line.train if name == "train-launch"]
     if launch and launch[-1] == "none":
         return line.without_ours
-    if line.train or _asks(line, environ):
+    if line.train:
+        return None
+    if not given(line.settings, "help", "usage", "version") and _asks(line, environ):
         return None
     return tuple(argv)
-
-
-def environment_as_found(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what Python itself has put there when it started."""
-    found = dict(environ)
-    if found.get("LC_CTYPE") in _COERCED:
-        try:
-            names = Path("/proc/self/environ").read_bytes().split(b"\0")
-        except OSError:
-            return found
-        if not any(name.startswith(b"LC_CTYPE=") for name in names):
-            del found["LC_CTYPE"]
-    return found
 
 
 def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:
@@ -68,7 +62,7 @@ def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:
             chdir=last_value(line.settings, "chdir"),
             cwd=Path.cwd(),
             environ=environ,
-            stdin=_standard_input,
+            stdin=lambda: _kept(0),
         )
     except (ScriptError, OSError):
         return False
@@ -97,15 +91,13 @@ def _has_our_lines(script: Script) -> bool:
     return False
 
 
-def _standard_input() -> bytes:
-    if os.isatty(0):
-        sys.stderr.write("sbtrain: reading the script from the terminal, up to Ctrl-D\n")
-    return _kept(0)
-
-
 def _keep(name: str | None) -> None:
     """A script that is a pipe, as `<(...)` of a shell, can be read once: the file of that
-    number becomes one that can be read again."""
+    number becomes one that can be read again.
+
+    Raises:
+        ScriptError: it is no file, and nobody but sbatch reads it.
+    """
     if name is None:
         return
     name = "/dev/fd/0" if name == "/dev/stdin" else name
@@ -113,8 +105,8 @@ def _keep(name: str | None) -> None:
     if folder in ("/dev/fd", "/proc/self/fd") and number.isdecimal():
         if not stat.S_ISREG(os.fstat(int(number)).st_mode):
             _kept(int(number))
-    elif Path(name).is_fifo():
-        raise ScriptError("it can be read once", hint="sbatch reads it")
+    elif os.path.exists(name) and not os.path.isfile(name):  # noqa: PTH110, PTH113
+        raise ScriptError("it can perhaps be read once", hint="sbatch reads it")
 
 
 def _kept(descriptor: int) -> bytes:
