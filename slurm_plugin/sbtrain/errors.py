@@ -3,7 +3,8 @@
 SbtrainError                  1      sbtrain_perf.errors; number: exit code of a command
 ├── RequestError              2      the request cannot be understood, or contradicts itself
 │   ├── ScriptError           1      the script cannot be read, or sbatch would refuse it
-│   └── SbatchUsageError    255      sbatch would refuse these options, with this code
+│   ├── SbatchUsageError    255      sbatch would refuse these options, with this code
+│   └── HeterogeneousError    2      several components
 ├── PlanError                 3      no plan fits, or a plan file cannot be read
 ├── TimingLogError            4
 ├── CoefficientsError         5
@@ -42,6 +43,10 @@ class ScriptError(RequestError):
 
 class SbatchUsageError(RequestError):
     exit_code = 255
+
+
+class HeterogeneousError(RequestError):
+    pass
 
 
 class HomeError(SbtrainError):

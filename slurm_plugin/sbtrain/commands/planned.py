@@ -18,6 +18,7 @@ from sbtrain.submission.job_script import refuse_own
 from sbtrain.submission.lint import Surrounding, lint
 from sbtrain.submission.notes import launch_note, plan_notes, script_notes
 from sbtrain.submission.planning import (
+    LeftToSbatchError,
     Planned,
     Surroundings,
     decide,
@@ -31,8 +32,12 @@ from sbtrain_perf.errors import SbtrainError
 def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None:
     """The exit status; None where the script itself says that sbatch is to have it."""
     around = surroundings(environ)
-    with unknown_options_named(line):
-        asked = read_call(line, around)
+    try:
+        with unknown_options_named(line):
+            asked = read_call(line, around)
+    except LeftToSbatchError as why:
+        warn([f"{why}: sbatch gets the call as it is"], who="sbtrain", strict=False)
+        return None
     if asked.options.launch == "none":
         return None
     refuse_own(asked.script)

@@ -98,7 +98,7 @@ def _submit(
         options=tuple(words),
         script=job_path,
         token=plan.run_id,
-        comment=last_value(asked.settings, "comment") or "",
+        comment=last_value(asked.settings, "comment"),
     )
     with told_while_slow("waiting for Slurm to take the job"):
         submitted = _send(client, plan, submission)
@@ -126,7 +126,7 @@ def _announce(
     asked: Asked, plan: Plan, submitted: Submitted, *, environ: Mapping[str, str]
 ) -> None:
     """Write the run into the user's list, and say on stdout what sbatch would say."""
-    quiet = given(asked.settings, "quiet")
+    quiet = asked.quiet
     if not quiet:
         _say_as_sbatch(submitted, parsable=given(asked.settings, "parsable"))
     run = ListedRun(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from sbtrain.errors import SbatchUsageError, ScriptError
+from sbtrain.errors import HeterogeneousError, SbatchUsageError, ScriptError
 from sbtrain_perf.errors import RequestError
 
 Takes = Literal["value", "maybe", "nothing"]
@@ -221,8 +221,8 @@ def given(settings: Sequence[Setting], *names: str) -> bool:
     return any(setting.name in names for setting in settings)
 
 
-def heterogeneous() -> RequestError:
-    return RequestError(
+def heterogeneous() -> HeterogeneousError:
+    return HeterogeneousError(
         "heterogeneous jobs (several components, ':' or hetjob) cannot be planned",
         hint="give one component: sbtrain places servers and workers in it itself; "
         "or submit this one with sbatch",

@@ -124,8 +124,8 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
                 )
             continue
         place = _Place(file=file, number=number, line=line)
-        if line.startswith("#") and not _is_utf8(line):
-            if ours or theirs:
+        if line.startswith("#") and not theirs and not _is_utf8(line):
+            if ours:
                 raise place.error("is not UTF-8 text", column=0, hint="save it as UTF-8")
             continue
         if ours:

@@ -42,13 +42,18 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
         asked = any(word.startswith(TRAIN_PREFIX) for word in argv)
         return None if asked else tuple(argv)
     launch = [value for name, value in line.train if name == "train-launch"]
-    if launch and launch[-1] == "none":
+    if (launch and launch[-1] == "none") or _shows_gres(line):
         return line.without_ours
     if line.train:
         return None
     if not given(line.settings, "help", "usage", "version") and _asks(line, environ):
         return None
     return tuple(argv)
+
+
+def _shows_gres(line: CommandLine) -> bool:
+    """`--gres=help`: sbatch lists what there is, and ends."""
+    return any(one.name == "gres" and one.value == "help" for one in line.settings)
 
 
 def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:
@@ -62,7 +67,7 @@ def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:
             chdir=last_value(line.settings, "chdir"),
             cwd=Path.cwd(),
             environ=environ,
-            stdin=lambda: _kept(0),
+            stdin=lambda: kept(0),
         )
     except (ScriptError, OSError):
         return False
@@ -104,12 +109,12 @@ def _keep(name: str | None) -> None:
     folder, _, number = name.rpartition("/")
     if folder in ("/dev/fd", "/proc/self/fd") and number.isdecimal():
         if not stat.S_ISREG(os.fstat(int(number)).st_mode):
-            _kept(int(number))
+            kept(int(number))
     elif os.path.exists(name) and not os.path.isfile(name):  # noqa: PTH110, PTH113
         raise ScriptError("it can perhaps be read once", hint="sbatch reads it")
 
 
-def _kept(descriptor: int) -> bytes:
+def kept(descriptor: int) -> bytes:
     """What is to be read there, of which nothing is lost for whoever reads it next."""
     pieces = list[bytes]()
     begin = None

@@ -19,7 +19,7 @@ _MARK = re.compile(r"(?:^|(?<= ))\[sbtrain:([A-Za-z0-9._-]+)\]$")
 def marked_comment(submission: Submission) -> str:
     """What goes into --comment: the user's own comment, then the mark."""
     mark = f"[sbtrain:{submission.token}]" if submission.token else ""
-    return f"{submission.comment} {mark}".strip()
+    return f"{submission.comment or ''} {mark}".strip()
 
 
 def split_comment(comment: str) -> tuple[str, str]:

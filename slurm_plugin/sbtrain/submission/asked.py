@@ -60,7 +60,8 @@ class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
     written, the one that counts last. sbatch_words: those of the command line, untouched.
     opened: the plan may choose what the user did not say; otherwise sbatch does. launches: the
-    lines on which the script starts processes on its nodes."""
+    lines on which the script starts processes on its nodes. quiet: by a word of the command
+    line, which alone keeps sbatch from telling the id."""
 
     request: Request
     options: TrainOptions
@@ -71,6 +72,7 @@ class Asked:
     launch: Launch = "ranks"
     opened: bool = True
     launches: tuple[LaunchLine, ...] = ()
+    quiet: bool = False
 
 
 def ask(
@@ -134,6 +136,7 @@ def ask(
         launch=launch,
         opened=opened,
         launches=launches,
+        quiet=given(line.settings, "quiet"),
     )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain.errors import HeterogeneousError
 from sbtrain.home import learnt_coefficients
 from sbtrain.options.argv import CommandLine, heterogeneous, last_value
-from sbtrain.options.directives import Directives, read_directives
+from sbtrain.options.directives import DirectiveError, Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
+from sbtrain.options.pass_through import kept
 from sbtrain.options.script import Script, read_script
 from sbtrain.submission.asked import Asked, ask, asked_signal
 from sbtrain.submission.default_time import with_default_time
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.decision import Decision
     from sbtrain_perf.request import ClusterShape, Request
+
+
+class LeftToSbatchError(Exception):
+    """Why the call of a script that runs once cannot be planned: sbatch takes it, or says what
+    is wrong with it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +74,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
 
     Raises:
         RequestError: script, directives, flags or data are wrong or missing.
+        LeftToSbatchError: sbatch's own matter.
     """
-    if line.components > 1:
-        raise heterogeneous()
     read_flags(line.train, ())  # a wrong word is named before a script is waited for
     named = script is None
     if script is None:
@@ -80,16 +87,20 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
             environ=around.environ,
             stdin=around.stdin,
         )
-    directives = Directives()
-    if line.wrap is None:  # sbatch reads none in its text
-        directives = read_directives(script.text, file=script.shown, train_flags=FLAGS)
-    options = read_flags(line.train, directives.train)
     own = launch_lines(script) if named else ()
-    launch: Launch = "ranks"
-    if options.launch in ("ranks", "script"):
+    does: Launch = "script" if named and (own or not script.is_python) else "ranks"
+    try:
+        directives = _directives(line, script)
+    except (DirectiveError, HeterogeneousError) as error:
+        of_sbatch = error.exit_code != RequestError.exit_code
+        once = (read_flags(line.train, ()).launch or does) == "script"
+        if once and (of_sbatch or isinstance(error, HeterogeneousError)):
+            raise LeftToSbatchError(error.message) from error
+        raise
+    options = read_flags(line.train, directives.train)
+    launch = does
+    if options.launch is not None and options.launch != "none":
         launch = options.launch
-    elif named and (own or not script.is_python):
-        launch = "script"
     said = {name for name, _ in (*directives.train, *line.train)}
     if named and "train-layout" not in said:
         layout = layouts_of(script).layout if launch == "ranks" else "allreduce"
@@ -104,6 +115,14 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         launch=launch,
         launches=own,
     )
+
+
+def _directives(line: CommandLine, script: Script) -> Directives:
+    if line.components > 1:
+        raise heterogeneous()
+    if line.wrap is not None:  # sbatch reads none in its text
+        return Directives()
+    return read_directives(script.text, file=script.shown, train_flags=FLAGS)
 
 
 def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None) -> Planned:
@@ -349,9 +368,9 @@ def surroundings(environ: Mapping[str, str]) -> Surroundings:
 
 
 def _read_stdin() -> bytes:
-    if sys.stdin.isatty():
+    if os.isatty(0):
         sys.stderr.write("sbtrain: reading the script from the terminal, up to Ctrl-D\n")
-    return sys.stdin.buffer.read()
+    return kept(0)
 
 
 def no_plan(decision: Decision) -> PlanError:

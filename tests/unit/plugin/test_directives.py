@@ -120,9 +120,12 @@ def test_components_are_refused() -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
+    """sbatch takes them as they are."""
     line = b"#SBATCH --comment=\xff".decode(errors="surrogateescape")
+    assert values(read(line)) == {"comment": "\udcff"}
+    assert read(line).kept_lines == (line,)
     with pytest.raises(DirectiveError, match="not UTF-8"):
-        read(line)
+        read(b"#SBTRAIN --train-name=\xff".decode(errors="surrogateescape"))
     assert values(read(line.replace("SBATCH", " prose"), "#SBATCH -N2")) == {"nodes": "2"}
 
 

@@ -154,7 +154,7 @@ def test_with_slurmctld_away_nothing_is_left_behind(
         (["--train-epochs=3", "train.py"], 3, "the number of samples"),
         (["-p", "nope", "train.py"], 2, "has no partition 'nope'"),
         (["--train-steps=5", "--mem"], 255, "option --mem requires an argument"),
-        (["-N1", ":", "-N2", "train.py"], 2, "heterogeneous"),
+        (["--train-steps=5", "-N1", ":", "-N2", "train.py"], 2, "heterogeneous"),
         (["--train-steps=5", "--wrap=ls", "train.py"], 1, "not permitted with --wrap"),
         (["--train-launch=all", "train.py"], 2, "--train-launch does not take 'all'"),
         (["-N", "999999", "train.py"], 3, "999999 nodes at least|999,999 nodes"),
@@ -325,3 +325,23 @@ def test_an_invented_number_of_steps_refuses_nothing_and_is_not_shown(
     assert re.findall(r"^#SBATCH (.*)$", said.stdout, re.M) == ["--job-name=a.sh"]
     said = sbtrain("--train-steps=9000", *words, cwd=place, environ=environ)
     assert "planned as if the limit were no limit" in said.stderr
+
+
+def test_an_empty_comment_is_one(place: Path, environ: dict[str, str]) -> None:
+    said = sbtrain("--comment=", "--train-steps=5", "train.py", cwd=place, environ=environ)
+    assert said.returncode == 12, said.stderr  # there is no sbatch
+
+
+@pytest.mark.parametrize("line", ["#SBATCH --comment=a b", "#SBATCH hetjob", "#SBATCH -N"])
+def test_what_only_sbatch_can_judge_of_a_script_that_runs_once_is_left_to_it(
+    line: str, place: Path, environ: dict[str, str]
+) -> None:
+    (place / "a.sh").write_text(f"#!/bin/sh\n{line}\n")
+    said = sbtrain("--train-steps=5", "a.sh", cwd=place, environ=environ)
+    assert said.returncode == 12  # there is no sbatch
+    assert "warning: " in said.stderr
+    assert ": sbatch gets the call as it is" in said.stderr
+    (place / "train.py").write_text(f"#!/usr/bin/env python3\n{line}\n")
+    said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
+    assert said.returncode in (2, 255)
+    assert "error: " in said.stderr
