@@ -193,6 +193,7 @@ def test_a_run_inside_a_run_is_a_run_of_its_own(around: Around) -> None:
     assert same <= {
         "SBTRAIN_ROLE",
         "SBTRAIN_ATTEMPT",
+        "SBTRAIN_RESUME_UP_TO",
         "SBTRAIN_NODE",
         "SBTRAIN_SCRIPT_DIR",
         "SBTRAIN_HOME",

@@ -307,7 +307,7 @@ def test_a_run_that_cannot_resume_is_not_requeued(make_run: MakeRun) -> None:
     run.signal(USR1)
     assert run.wait() == 143, run.output
     assert run.requeues == []
-    assert "the run does not resume, or may not be requeued" in run.output
+    assert "may not be requeued: it ends here" in run.output
 
 
 def test_the_cap_on_requeues(make_run: MakeRun) -> None:
