@@ -102,4 +102,7 @@ _TEXTS = {
     "module functions": "module() { echo m $1; }; export -f module; sbatch <<< $'#!/bin/bash\\nmodule x'",
     "the C locale": "unset LANG; LC_ALL=C sbatch --wrap locale; env -u LANG sbatch --wrap 'env | grep ^L'",
 }  # fmt: skip
-IDIOMS = [Trial(name=name, text=text) for name, text in _TEXTS.items()]
+_NO_SHELL = "module functions"  # a /bin/sh before sbtrain drops them from the environment
+_ALL = [Trial(name=name, text=text) for name, text in _TEXTS.items()]
+IDIOMS = [trial for trial in _ALL if trial.name != _NO_SHELL]
+EXACT = [*IDIOMS[:8], *(trial for trial in _ALL if trial.name == _NO_SHELL)]
