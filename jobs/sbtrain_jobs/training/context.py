@@ -9,7 +9,9 @@ the script gave.
 from __future__ import annotations
 
 import os
+import re
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from sbtrain_jobs.layouts.environment import RESUME_UP_TO
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.signals import notice_or_default
 from sbtrain_jobs.staged_data import staged_paths
-from sbtrain_jobs.training.launched import launched_rank
+from sbtrain_jobs.training.launched import checkpoints_of, launched_rank
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.request import Launch, Layout, Plan, RoleName
@@ -161,7 +163,7 @@ def _launched(plan: Plan, environ: Mapping[str, str], defaults: Defaults) -> Tra
         steps=plan.steps,
         batch_per_worker=plan.batch_per_worker,
         data=data or defaults.data,
-        checkpoint_folder=Path(plan.checkpoint_dir),
+        checkpoint_folder=checkpoints_of(Path(plan.checkpoint_dir), _program()),
         checkpoint_interval_s=plan.checkpoint_interval_s,
         stop_signal=notice_or_default(plan.preemption_signal),
         control=environ.get("SBTRAIN_CONTROL", ""),
@@ -201,6 +203,11 @@ def _alone(environ: Mapping[str, str], defaults: Defaults) -> TrainerContext:
         checkpoint_interval_s=defaults.checkpoint_interval_s,
         stop_signal="USR1",
     )
+
+
+def _program() -> str:
+    """The script's name, fit for a folder."""
+    return re.sub(r"[^\w.-]", "-", Path(sys.argv[0]).stem) or "program"
 
 
 def _paths(text: str) -> tuple[Path, ...]:

@@ -4,8 +4,12 @@ torchrun and its like, mpirun, srun. Nothing set: a process alone."""
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAM = ".program"  # beside checkpoints: the name of the program whose they are
 
 _WorldOf = Callable[[Mapping[str, str]], str]
 
@@ -19,6 +23,29 @@ class LaunchedRank:
     size: int
     world: str
     beside: int = 1
+
+
+def checkpoints_of(folder: Path, program: str) -> Path:
+    """Where a program of the script keeps its checkpoints: the first one that joins in the
+    run's own folder, any other one in a folder below it, or it would load what that one saved.
+    """
+    mark = folder / PROGRAM
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", delete=False) as file:
+            file.write(program)
+        try:
+            os.link(file.name, mark)
+        finally:
+            os.unlink(file.name)  # noqa: PTH108
+    except FileExistsError:
+        pass
+    except OSError:
+        return folder  # a later save says what is wrong with it
+    try:
+        first = mark.read_text()
+    except OSError:
+        return folder
+    return folder if first == program else folder / program
 
 
 def launched_rank(environ: Mapping[str, str]) -> LaunchedRank:

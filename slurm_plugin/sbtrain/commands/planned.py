@@ -37,8 +37,11 @@ def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None
             asked = read_call(line, around)
     except LeftToSbatchError as why:
         warn([f"{why}: sbatch gets the call as it is"], who="sbtrain", strict=False)
-        return None
+        return 0 if line.shows_only else None
     if asked.options.launch == "none":
+        if asked.options.dry_run or asked.options.explain:
+            tell(["sbatch gets the call as it is; nothing is planned"], who="sbtrain")
+            return 0
         return None
     refuse_own(asked.script)
     client = _client(environ)
@@ -74,7 +77,7 @@ def _planned(
     if talks and chosen:
         tell([launch_note(outcome.asked)], who="sbtrain")
         tell(plan_notes(chosen, asked.settings), who="sbtrain")
-        if not asked.options.explain:
+        if not asked.options.explain and chosen.launch == "ranks":
             tell(outcome.decision.risks, who="sbtrain")
     return outcome
 

@@ -121,6 +121,11 @@ class CommandLine(NamedTuple):
     script_args: tuple[str, ...]
     wrap: str | None
 
+    @property
+    def shows_only(self) -> bool:
+        """Whether nothing may be submitted."""
+        return any(name in ("train-explain", "train-dry-run") for name, _ in self.train)
+
 
 def split_command_line(argv: Sequence[str], train_flags: Mapping[str, bool]) -> CommandLine:
     """Split the words after the program's name.

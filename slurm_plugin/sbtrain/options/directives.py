@@ -49,8 +49,9 @@ class Dropped:
 
     @property
     def message(self) -> str:
+        by = "" if self.line.startswith("#SBTRAIN") else " by sbatch"
         return (
-            f"{self.place}: ignored by sbatch, because line {self.command_line} is a "
+            f"{self.place}: ignored{by}, because line {self.command_line} is a "
             f"command: {self.line}"
         )
 

@@ -41,6 +41,8 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
     except (SbatchUsageError, ScriptError):
         asked = any(word.startswith(TRAIN_PREFIX) for word in argv)
         return None if asked else tuple(argv)
+    if line.shows_only:
+        return None
     launch = [value for name, value in line.train if name == "train-launch"]
     if (launch and launch[-1] == "none") or _shows_gres(line):
         return line.without_ours

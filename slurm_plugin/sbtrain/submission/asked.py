@@ -22,7 +22,7 @@ from sbtrain.options.flags import TrainOptions
 from sbtrain.options.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain.submission.data import data_set
-from sbtrain.submission.launch_lines import LaunchLine
+from sbtrain.submission.launch_lines import LaunchLine, launched_programs
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import PlanError, RequestError
@@ -95,6 +95,8 @@ def ask(
         _Level.of(environment, ()),
         _Level.of(directives.settings, directives.train),
     )
+    folders = (cwd / (last_value(settings, "chdir") or ""), script.folder)
+    programs = (script, *launched_programs(launches, folders=folders))
     reader = _Reader(lenient=launch == "script")
     nodes = reader.of(
         lambda: _nodes(*_nodes_said(levels, settings, options)), NodeRange(low=1, high=1)
@@ -124,7 +126,7 @@ def ask(
                 if options.checkpoint_dir
                 else None
             ),
-            resumable=_resumable(levels, options, script),
+            resumable=_resumable(levels, options, programs),
             forbidden_by=_forbidden_by(levels),
             time_limit_s=reader.of(lambda: _time_limit_s(settings), None),
         ),
@@ -234,9 +236,11 @@ class _Level:
         )
 
 
-def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) -> bool:
+def _resumable(
+    levels: Sequence[_Level], options: TrainOptions, programs: Sequence[Script]
+) -> bool:
     """A run that is put back into the queue without a way to resume starts anew, unseen: so
-    it is requeued only where the user says so, or the script saves by a contract we know."""
+    it is requeued only where the user says so, or a program saves by a contract we know."""
     resumes = False  # an upper level says that the script does
     for level in levels:
         never = "train-no-resume" in level.flags
@@ -251,11 +255,12 @@ def _resumable(levels: Sequence[_Level], options: TrainOptions, script: Script) 
         if level.switch is not None:
             return level.switch == "requeue"
         resumes = resumes or saves
-    if options.checkpoint_dir or not script.uses_sbtrain:
+    joining = [one for one in programs if one.uses_sbtrain]
+    if options.checkpoint_dir or not joining:
         return bool(options.checkpoint_dir)
     from sbtrain.submission.script_uses import comes_back
 
-    return comes_back(script)
+    return any(map(comes_back, joining))
 
 
 def _forbidden_by(levels: Sequence[_Level]) -> str:

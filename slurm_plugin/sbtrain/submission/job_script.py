@@ -44,7 +44,8 @@ def job_script(plan: Plan, parts: JobScript) -> str:
     Raises:
         RequestError: a value holds a line break.
     """
-    direct = plan.launch == "script" and _fits_first_line(parts.python)
+    written = (*parts.directives, *parts.user_lines, parts.plan_path)
+    direct = plan.launch == "script" and _fits_first_line(parts.python) and _is_text(written)
     lines = [
         f"#!{parts.python} -P" if direct else "#!/bin/bash",
         f"{WRITTEN} for run {plan.run_id}; plan.json beside it says the rest.",
@@ -58,6 +59,11 @@ def job_script(plan: Plan, parts: JobScript) -> str:
 def _fits_first_line(python: str) -> bool:
     """Whether every kernel takes `#!PYTHON -P`."""
     return not re.search(r"\s", python) and len(os.fsencode(python)) <= _LONGEST_INTERPRETER
+
+
+def _is_text(lines: Sequence[str]) -> bool:
+    """Whether Python takes a source that holds them: bytes that are no UTF-8 are surrogates."""
+    return not any("\ud800" <= mark <= "\udfff" for line in lines for mark in line)
 
 
 def _by_python(parts: JobScript) -> list[str]:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 from sbtrain.launches.launchers import Code, Launch, judge
@@ -15,6 +17,7 @@ from sbtrain.launches.shell_launches import shell_launches
 from sbtrain.options.script import Script
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "ksh93", "mksh", "zsh", "ash", "csh", "tcsh"})
+_MOST_BYTES = 1 << 20  # of a program that is read
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 
 
@@ -49,6 +52,19 @@ def launch_lines(script: Script) -> tuple[LaunchLine, ...]:
             for one in python_launches(text, shell=_shell)
         ]
     return tuple(found)
+
+
+def launched_programs(
+    lines: Sequence[LaunchLine], *, folders: Sequence[Path]
+) -> Iterator[Script]:
+    """The Python programs that these lines name, where they lie below one of the folders."""
+    for word in dict.fromkeys(word for line in lines for word in line.words):
+        for path in (folder / word for folder in folders):
+            if path.suffix == ".py" and path.is_file() and path.stat().st_size <= _MOST_BYTES:
+                yield Script(
+                    name=path.name, folder=path.parent, content=path.read_bytes(), shown=word
+                )
+                break
 
 
 def _of_shell(text: str) -> list[LaunchLine]:

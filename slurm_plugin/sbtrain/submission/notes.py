@@ -50,7 +50,7 @@ def launch_note(asked: Asked) -> str:
     why = (
         f"line {line.number} starts its processes ({line.program})"
         if line
-        else ("it starts nothing on other nodes")
+        else ("no line in it is known to start processes on other nodes")
     )
     return f"{shown} runs once, on the first node, as with sbatch: {why}{by}"
 

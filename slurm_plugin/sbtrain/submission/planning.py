@@ -333,6 +333,7 @@ def _unplanned(
         decision.chosen,
         nodes=asked.request.nodes.low,
         sbatch_options=asked.request.sbatch_options,
+        steps_known=False,
         reason=f"nothing is predicted: {refused.refusal}",
     )
     decision = dataclasses.replace(decision, chosen=plan)

@@ -10,7 +10,7 @@ import pytest
 from plans import example_plan
 from played_supervisor import PlayedSupervisor, eventually
 from sbtrain_jobs.training.context import Defaults, trainer_context
-from sbtrain_jobs.training.launched import launched_rank
+from sbtrain_jobs.training.launched import PROGRAM, checkpoints_of, launched_rank
 from sbtrain_jobs.training.reports import Reports
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.trainer_link import TrainerLink
@@ -146,3 +146,11 @@ def test_a_node_that_cannot_reach_the_supervisor_trains_on(
     assert gate.enter(2)
     link.close()
     assert caplog.text.count("lost the supervisor at 127.0.0.1:9") == 1
+
+
+def test_programs_of_one_script_keep_their_checkpoints_apart(tmp_path: Path) -> None:
+    assert checkpoints_of(tmp_path, "pretrain") == tmp_path
+    assert checkpoints_of(tmp_path, "finetune") == tmp_path / "finetune"
+    assert checkpoints_of(tmp_path, "pretrain") == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == [PROGRAM]
+    assert checkpoints_of(tmp_path / "gone", "pretrain") == tmp_path / "gone"

@@ -125,6 +125,15 @@ def test_gpus_are_asked_for_once() -> None:
         assert not [w for w in additions(asked_for(said), SERVERS).directives if "gpu" in w]
 
 
+def test_bytes_that_are_no_utf_8_are_no_source_of_python() -> None:
+    line = b"#SBATCH --comment=\xff".decode(errors="surrogateescape")
+    asked = asked_for("")
+    asked = dataclasses.replace(
+        asked, directives=dataclasses.replace(asked.directives, kept_lines=(line,))
+    )
+    assert text_for(example_plan(launch="script"), asked).startswith("#!/bin/bash\n")
+
+
 _ODD = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1)
 
 

@@ -85,8 +85,8 @@ def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
     [
         ("#!/bin/bash\nmodule load x\nsrun python t.py\n", (), "script", "line 3 starts"),
         ("#!/bin/bash\nexec mpirun -n 4 a.out\n", (), "script", "line 2 starts"),
-        ("#!/bin/bash\n# srun\necho srun x\n", (), "script", "starts nothing on other nodes"),
-        ("#!/usr/bin/perl\nprint 1;\n", (), "script", "starts nothing on other nodes"),
+        ("#!/bin/bash\n# srun\necho srun x\n", (), "script", "no line in it is known to start"),
+        ("#!/usr/bin/perl\nprint 1;\n", (), "script", "no line in it is known to start"),
         (TORCH, (), "ranks", "once for every rank"),
         (f"{TORCH}'srun x'\n", (), "ranks", "once for every rank"),
         (f"{JOINS}import os\nos.system('srun ./a')\n", (), "script", "line 4 starts"),
@@ -109,3 +109,18 @@ def test_our_flags_behind_the_script_are_named(tmp_path: Path) -> None:
     args = ("--train-steps=5", "--train-data", "x", "--train-own", "--lr=1")
     _, notes = called(FOLLOWS, args=args, place=tmp_path)
     assert [note.split()[0] for note in notes] == ["--train-steps", "--train-data"]
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_program_that_a_script_launches_may_say_that_the_run_resumes(
+    resumes: bool, tmp_path: Path
+) -> None:
+    start = "start = run.resume(print)" if resumes else "start = 0"
+    (tmp_path / "train.py").write_text(
+        f"from sbtrain import join\nwith join() as run:\n    {start}\n"
+        "    for step in run.steps(start=start, save=print):\n        pass\n"
+    )
+    (tmp_path / "a.sh").write_text("#!/bin/sh\nsrun python train.py --lr 1\n")
+    line = split_command_line(["--train-steps=3", "a.sh"], FLAGS)
+    asked = read_call(line, Surroundings(cwd=tmp_path, environ={}, stdin=lambda: b""))
+    assert (asked.launch, asked.request.resumable) == ("script", resumes)

@@ -345,3 +345,14 @@ def test_what_only_sbatch_can_judge_of_a_script_that_runs_once_is_left_to_it(
     said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
     assert said.returncode in (2, 255)
     assert "error: " in said.stderr
+
+
+@pytest.mark.parametrize("shows", ["--train-dry-run", "--train-explain"])
+@pytest.mark.parametrize("words", [("--train-launch=none",), ("-N1", ":", "-N1")])
+def test_what_only_shows_submits_nothing(
+    shows: str, words: tuple[str, ...], place: Path, environ: dict[str, str]
+) -> None:
+    (place / "a.sh").write_text("#!/bin/sh\n")
+    said = sbtrain(shows, *words, "a.sh", cwd=place, environ=environ)
+    assert (said.returncode, said.stdout) == (0, ""), said.stderr
+    assert "sbatch gets the call as it is" in said.stderr
