@@ -85,6 +85,9 @@ def _started(
         try:
             argv = (plan.script, *plan.script_args)
             return start_in_batch_step(argv, environ=environ, step=step)
+        except FileNotFoundError as error:
+            named = shebang.removeprefix("#!").strip()
+            raise FileNotFoundError(error.errno, f"bad interpreter {named}") from error
         except PermissionError:
             if os.access(plan.script, os.X_OK):
                 raise

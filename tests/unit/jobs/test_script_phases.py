@@ -185,7 +185,7 @@ GAINED = "PLAN RUN_ID RUN_DIR ATTEMPT JOB_ID DATA CHECKPOINT_DIR CONTROL TOKEN S
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("#!/no/such/interpreter\necho x\n", errno.ENOENT, "No such file or directory"),
+        ("#!/no/such/interp\necho x\n", errno.ENOENT, "bad interpreter /no/such/interp"),
         ("#!/bin/bash -e\nfalse\ntouch $SBTRAIN_RUN_DIR/log\n", 1, ""),
     ],
 )
