@@ -87,7 +87,11 @@ LINES = [
 def test_sbatch_says_nothing_of_options_that_overrule_each_other(
     words: tuple[str, ...], expected: dict[str, str], shell: Shell
 ) -> None:
-    record, err = shell.held(*words, shell.script("true"))
+    try:
+        record, err = shell.held(*words, shell.script("true"))
+    except CommandFailedError as error:  # since 23.11 it refuses some
+        assert "mutually exclusive" in str(error)  # noqa: PT017
+        return
     assert err == ""
     assert {name: record.get(name) for name in expected} == expected
 
@@ -98,6 +102,8 @@ def test_sbatch_says_nothing_of_lines_that_it_reads_otherwise(
 ) -> None:
     record, err = shell.held(shell.script(line, "true"))
     assert err == ""
+    if record["NumNodes"] == "1-1":  # as 24.11 writes it
+        record["NumNodes"] = "1"
     assert {name: record.get(name) for name in expected} == expected
 
 
@@ -129,8 +135,14 @@ def test_a_job_whose_log_cannot_be_opened_never_begins(
     assert shell.waited("-o", "%j.out", script) == 0
     assert ran.exists()
     ran.unlink()
-    assert shell.waited(*words, script) == 1
-    assert not ran.exists()
+    made = _release(shell) >= (24, 11) and words not in (("-o", "here/"), ("-o", "here"))
+    assert shell.waited(*words, script) == (0 if made else 1)  # missing folders are made there
+    assert ran.exists() is made
+
+
+def _release(shell: Shell) -> tuple[int, ...]:
+    version, _ = shell("sbatch", "--version")
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def test_the_tasks_of_an_array_write_over_each_other(shell: Shell) -> None:
@@ -142,8 +154,7 @@ def test_the_tasks_of_an_array_write_over_each_other(shell: Shell) -> None:
 
 
 def test_srun_of_this_release_takes_no_cpus_from_its_job(shell: Shell) -> None:
-    version, _ = shell("sbatch", "--version")
-    release = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    release = _release(shell)
     step = (
         "srun --exact sh -c 'scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID' | grep -o CPUs=."
     )

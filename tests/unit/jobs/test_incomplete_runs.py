@@ -305,7 +305,7 @@ def test_mpi4py_that_a_helper_of_the_script_imports_counts_too(
 def test_ranks_that_resume_from_different_steps_are_said(make_run: MakeRun) -> None:
     script = TRAIN.replace("run.resume(load)", "run.resume(load) if run.rank == 0 else 0")
     run = make_run(
-        script.replace("assert weight == start", "assert run.rank or True"), steps=20
+        script.replace("assert weight == start", "assert run.rank or True"), steps=80
     )
     run.start()
     run.wait_for(lambda: "step " in run.output)

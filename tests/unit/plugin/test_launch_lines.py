@@ -51,6 +51,11 @@ class Stage:
         stub.chmod(0o755)
         for name in LAUNCHERS:
             (folder / "bin" / name).symlink_to(stub)
+        time = (
+            folder / "bin/time"
+        )  # a word of bash; for dash a program, that not all hosts have
+        time.write_text('#!/bin/sh\n[ "$1" = -p ] && shift\nexec "$@"\n')
+        time.chmod(0o755)
 
     def ran(self, text: str, *, shell: str) -> list[tuple[str, ...]]:
         self.log.write_text("")
