@@ -308,7 +308,7 @@ def test_ranks_that_resume_from_different_steps_are_said(make_run: MakeRun) -> N
         script.replace("assert weight == start", "assert run.rank or True"), steps=80
     )
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: "sbtrain: step " in run.output)
     run.say_cause("preempted")
     run.signal(USR1)
     assert run.wait() == 85, run.output

@@ -54,7 +54,7 @@ def processes_of(run: SupervisedRun) -> list[str]:
 
 
 def steps_begun(run: SupervisedRun) -> bool:
-    return "step " in run.output
+    return "sbtrain: step " in run.output
 
 
 def test_training_to_its_end(make_run: MakeRun) -> None:

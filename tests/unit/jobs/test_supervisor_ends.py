@@ -202,7 +202,7 @@ def test_a_cause_that_slurm_says_late_is_still_recorded(make_run: MakeRun) -> No
     slow = TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(8)")
     run = make_run(slow, steps=100_000)
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: "sbtrain: step " in run.output)
     run.say_cause("error")
     run.signal(USR1)
     run.wait_for(lambda: "cause: Slurm does not say why (scontrol did not answer" in run.output)

@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Iterator[SupervisedRun]:
 def preempt(run: SupervisedRun, way: WayBack) -> None:
     (run.folder / "way_back").write_text(way)
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: "sbtrain: step " in run.output)
     run.say_cause("preempted")
     run.signal(signal.SIGUSR1)
 
@@ -119,7 +119,7 @@ def test_a_run_that_was_never_preempted_may_be_requeued_by_hand(
     run = complete_run(tmp_path, "exit")
     run.say_cause("none")
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: "sbtrain: step " in run.output)
     run.say_cause(cause)
     assert run.wait() == 0, run.output
     assert forbidden(run) == []
@@ -148,7 +148,7 @@ def test_a_preemption_that_outlasted_its_grace_counts_in_the_next_attempt(
     slow = "def save(folder):\n        time.sleep(0 if run.attempt else 60)"
     run = complete_run(tmp_path, "exit", TRAIN.replace("def save(folder):", slow))
     run.start()
-    run.wait_for(lambda: "step " in run.output)
+    run.wait_for(lambda: "sbtrain: step " in run.output)
     run.say_cause("preempted")
     run.signal(signal.SIGUSR1)
     run.wait_for(lambda: "notice" in run.events())
