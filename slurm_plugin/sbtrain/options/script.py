@@ -30,7 +30,7 @@ class Script(NamedTuple):
 
     @property
     def uses_sbtrain(self) -> bool:
-        """It imports the training API, whose runs save and resume by themselves."""
+        """It is Python and imports the training API."""
         if not self.is_python or b"sbtrain" not in self.content:
             return False
         from sbtrain_jobs.script_imports import joins
