@@ -105,11 +105,13 @@ class ScriptWorlds:
             if launch.peers:
                 yield from launch.world.tally.warnings()
         training = [one for one in self._launches if one.peers and one.world.tally.begun]
-        if len(training) > 1 and not self._shared_said:
+        folders = [one.plan.checkpoint_dir for one in training]
+        shared = next((one for one in folders if folders.count(one) > 1), "")
+        if shared and not self._shared_said:
             self._shared_said = True
             yield (
-                f"{len(training)} launches of the script train at the same time, and save into "
-                f"one folder, {self._plan.checkpoint_dir}: each would resume from the others'"
+                f"{folders.count(shared)} launches of the script train at the same time, and "
+                f"save into one folder, {shared}: each would resume from the others'"
             )
 
     def last_word(self) -> str:
@@ -147,8 +149,10 @@ class ScriptWorlds:
     def _launch_of(self, hello: Hello) -> _Launch:
         """The newest of its name, unless that had this rank before: then the same line of the
         script has started all of them once more."""
+        folder = self._folder(hello)
         for launch in self._newest():
-            if (launch.name, launch.size) == (hello.world, hello.size):
+            of = (launch.name, launch.size, launch.plan.checkpoint_dir)
+            if of == (hello.world, hello.size, folder):
                 if hello.rank in launch.gone:
                     break
                 return launch
@@ -157,9 +161,13 @@ class ScriptWorlds:
         self._launches = [*told, self._new(hello)]
         return self._launches[-1]
 
+    def _folder(self, hello: Hello) -> str:
+        return hello.checkpoints or self._plan.checkpoint_dir
+
     def _new(self, hello: Hello) -> _Launch:
         plan = replace(
             self._plan,
+            checkpoint_dir=self._folder(hello),
             layout="allreduce",
             workers=hello.size,
             servers=0,

@@ -55,6 +55,7 @@ class Reports:
             pid=os.getpid(),
             world=context.launched_world,
             size=context.world_size if context.launch == "script" else 0,
+            checkpoints=str(context.checkpoint_folder) if context.launch == "script" else "",
         )
         self._link = TrainerLink(
             address=context.control, hello=hello, gate=gate, on_stop=on_stop

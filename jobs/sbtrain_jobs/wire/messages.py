@@ -27,8 +27,8 @@ EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """world and size: of a trainer that no agent started, the launch that it belongs to, and
-    how many ranks that has."""
+    """world, size and checkpoints: of a trainer that no agent started, the launch that it
+    belongs to, how many ranks that has, and the folder in which its program saves."""
 
     who: Literal["agent", "trainer"]
     token: str
@@ -38,6 +38,7 @@ class Hello:
     pid: int = 0
     world: str = ""
     size: int = 0
+    checkpoints: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

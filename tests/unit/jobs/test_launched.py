@@ -105,6 +105,7 @@ def test_a_launched_trainer_says_its_world_and_passes_signals_on(
         assert played.hear() == Hello(
             **{"who": "trainer", "token": "t", "node": 0, "node_name": "c1", "rank": 3},
             **{"pid": os.getpid(), "world": "step 0", "size": 4},
+            checkpoints=str(context.checkpoint_folder),
         )
         reports.signalled("SIGUSR1")
         assert played.hear() == Notice(node=0, signal="SIGUSR1")

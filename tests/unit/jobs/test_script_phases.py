@@ -371,6 +371,20 @@ def test_launches_side_by_side_are_told_apart_and_warned_of(make_run: MakeRun) -
     run.start()
     assert run.wait() == 0, run.output
     assert "warning: 2 launches of the script train at the same time" in run.output
+
+
+def test_two_programs_side_by_side_save_apart_and_nobody_is_warned(make_run: MakeRun) -> None:
+    other = srun(1).replace("train.py", "other.py")
+    copy = 'cp "$SBTRAIN_SCRIPT_DIR/train.py" "$SBTRAIN_SCRIPT_DIR/other.py"'
+    run = make_run(shell(copy, f"{srun(1)} &", f"{other} &", "wait"), steps=60)
+    run.start()
+    assert run.wait() == 0, run.output
+    assert "train at the same time" not in run.output
+    checkpoints = Path(run.plan.checkpoint_dir)
+    first = (checkpoints / ".program").read_text()
+    (second,) = {"train", "other"} - {first}
+    assert (checkpoints / "step-60").is_dir()
+    assert (checkpoints / second / "step-60").is_dir()
     assert "more than one process joined" not in run.output
 
 
