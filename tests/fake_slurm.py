@@ -19,6 +19,7 @@ from fake_slurm_cluster import (
     fake_node,
     fake_partition,
     history_row,
+    queued,
     settings_of,
 )
 from sbtrain.errors import SlurmError, SlurmRejectedError
@@ -29,6 +30,7 @@ from sbtrain.slurm.client import (
     NoAccounting,
     NodeInfo,
     PartitionInfo,
+    QueuedJob,
     SignalTarget,
     SlurmVersion,
     StartEstimate,
@@ -127,6 +129,14 @@ class FakeSlurm:
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         self._fault("jobs")
         return tuple(record.info for record in self._cluster.advance(self._now()))
+
+    def queue(self) -> tuple[QueuedJob, ...]:
+        self._fault("queue")
+        return tuple(
+            queued(record.info)
+            for record in self._cluster.advance(self._now())
+            if record.info.state == JobState.PENDING or record.info.state in ALIVE
+        )
 
     def jobs_by_id(self, job_ids: Sequence[str]) -> tuple[JobInfo, ...]:
         self._fault("jobs_by_id")

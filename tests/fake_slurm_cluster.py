@@ -21,6 +21,7 @@ from sbtrain.slurm.client import (
     JobInfo,
     NodeInfo,
     PartitionInfo,
+    QueuedJob,
     Submission,
 )
 from sbtrain.slurm.states import JobState
@@ -318,6 +319,19 @@ def script_of(submission: Submission) -> str:
         raise SlurmRejectedError(
             f"sbatch refused: Unable to open file {submission.script}"
         ) from error
+
+
+def queued(info: JobInfo) -> QueuedJob:
+    waits = info.state == JobState.PENDING
+    return QueuedJob(
+        partition=info.partition,
+        nodes=info.nodes,
+        node_count=info.node_count,
+        ends_s=None if waits else info.end_time_s,
+        limit_s=info.time_limit_s,
+        reason=info.reason if waits else "",
+        priority=-info.number,
+    )
 
 
 def history_row(info: JobInfo, *, at_s: float) -> HistoryRow:

@@ -335,6 +335,23 @@ class TestContract:
         with pytest.raises(SlurmRejectedError, match="not available"):
             client.test_only(job("sleep 1", options=("-p", "urgent", "-N99")))
 
+    def test_the_queue_tells_who_holds_nodes_and_who_waits(self, client: SlurmClient) -> None:
+        name = "-Jx\n\nJobId=1 JobState=PENDING Reason=None"
+        runs = client.submit(job("sleep 30", options=("-p", "urgent", "-N3", name, "-t", "9")))
+        running = reaches(client, runs.job_id, JobState.RUNNING)
+        held = client.submit(job("sleep 1", options=("-p", "spot", "-N2", "-H", "-t", "3")))
+        (holds,) = [one for one in client.queue() if one.nodes]
+        assert expand(holds.nodes) == expand(running.nodes)
+        assert (holds.partition, holds.node_count, holds.limit_s) == ("urgent", 3, 540)
+        assert holds.ends_s == running.end_time_s
+        assert not holds.in_line
+        (waits,) = [one for one in client.queue() if not one.nodes]
+        assert (waits.partition, waits.node_count, waits.limit_s) == ("spot", 2, 180)
+        assert (waits.reason, waits.ends_s, waits.in_line) == ("JobHeldUser", None, False)
+        client.cancel(held.job_id)
+        client.cancel(runs.job_id)
+        eventually(lambda: client.queue() == ())
+
     def test_no_accounting_is_an_answer_not_an_error(self, client: SlurmClient) -> None:
         assert isinstance(client.history(["1"]), NoAccounting)
 

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from sbtrain.commands.sending import hand_over
 from sbtrain.commands.streams import screen_width, told_while_slow
 from sbtrain.commands.telling import tell, warn
+from sbtrain.errors import SlurmRejectedError
 from sbtrain.options.argv import CommandLine, Setting, given
 from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.slurm.client import SlurmClient
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.outer_job import to_submit_from
+from sbtrain.slurm.refusals import of_partition
 from sbtrain.submission.asked import Asked
 from sbtrain.submission.job_script import refuse_own
 from sbtrain.submission.lint import Surrounding, lint
@@ -27,6 +29,7 @@ from sbtrain.submission.planning import (
     surroundings,
 )
 from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import slurm_partition
 
 
 def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None:
@@ -53,7 +56,41 @@ def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None
         return 0 if outcome.decision.chosen else no_plan(outcome.decision).exit_code
     if outcome.decision.chosen is None:
         raise no_plan(outcome.decision)
-    return hand_over(client, outcome.asked, outcome.decision.chosen, environ=environ)
+    try:
+        return hand_over(client, outcome.asked, outcome.decision.chosen, environ=environ)
+    except SlurmRejectedError as error:
+        if asked.request.partition or not outcome.asked.opened or not of_partition(error):
+            raise
+        return _elsewhere(asked, around, client, outcome, error)
+
+
+def _elsewhere(
+    asked: Asked,
+    around: Surroundings,
+    client: SlurmClient,
+    outcome: Planned,
+    first: SlurmRejectedError,
+) -> int:
+    """Slurm refuses the job in the partition that the plan chose: the next best one has it."""
+    closed: dict[str, str] = {}
+    refused, said = first, outcome.warnings
+    plan = outcome.decision.chosen
+    while plan is not None:
+        closed[slurm_partition(plan.partition)] = refused.message
+        outcome = decide(asked, around, client, closed=closed)
+        plan = outcome.decision.chosen
+        if plan is None or slurm_partition(plan.partition) in closed:
+            break
+        new = [one for one in outcome.warnings if one not in said]
+        warn(new, who="sbtrain", strict=asked.options.strict)
+        said = outcome.warnings
+        try:
+            return hand_over(client, outcome.asked, plan, environ=around.environ)
+        except SlurmRejectedError as error:
+            if not of_partition(error):
+                raise
+            refused = error
+    raise first
 
 
 def _planned(

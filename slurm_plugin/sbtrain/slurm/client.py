@@ -24,6 +24,11 @@ from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
 
+_FOR_NODES = {
+    *("None", "Resources", "Priority", "Prolog", "ReqNodeNotAvail"),
+    "Nodes_required_for_job_are_DOWN",  # ", DRAINED or reserved for jobs in higher ..."
+}
+
 SignalTarget = Literal["steps", "batch", "all"]
 
 
@@ -75,6 +80,19 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAccess:
+    """Whose jobs a partition takes: all words are empty where it takes everybody's."""
+
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
+    root_only: bool = False
+    reservation_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
     """One partition. Limits are None where Slurm sets none."""
 
@@ -90,6 +108,8 @@ class PartitionInfo:
     max_time_s: int | None
     default_time_s: int | None
     max_nodes: int | None
+    min_nodes: int = 0
+    access: PartitionAccess = PartitionAccess()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +171,30 @@ class JobInfo:
         if not found or base != str(self.array_job_id):
             return False
         return task.isdecimal() and int(task) in task_numbers(self.array_tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """A job, or an array's waiting tasks, as far as others wait for it.
+
+    partition: all that it may start in, between commas. nodes: a host list, while it holds
+    some. ends_s: when its limit runs out, None where it has none. tasks: so many alike.
+    reason: Slurm's word for why it waits. priority: Slurm's, higher goes first.
+    """
+
+    partition: str
+    nodes: str = ""
+    node_count: int
+    ends_s: float | None = None
+    limit_s: int | None = None
+    tasks: int = 1
+    reason: str = ""
+    priority: int = 0
+
+    @property
+    def in_line(self) -> bool:
+        """It waits for nodes or for its turn, and not for a date, a limit or a release."""
+        return self.reason in _FOR_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +301,10 @@ class SlurmClient(Protocol):
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         """Jobs that slurmctld remembers, ended ones included for a few minutes."""
+        ...
+
+    def queue(self) -> tuple[QueuedJob, ...]:
+        """What runs and what waits, of everybody, by one question to slurmctld."""
         ...
 
     def jobs_by_id(self, job_ids: Sequence[str]) -> tuple[JobInfo, ...]:

@@ -34,6 +34,7 @@ from sbtrain.slurm.client import (
     NoAccounting,
     NodeInfo,
     PartitionInfo,
+    QueuedJob,
     SignalTarget,
     SlurmVersion,
     StartEstimate,
@@ -41,6 +42,7 @@ from sbtrain.slurm.client import (
     Submitted,
 )
 from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
+from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
@@ -128,6 +130,9 @@ class CommandsClient:
         found = self._squeue(*(["--me"] if scope == "own" else []))
         own = os.getuid()
         return tuple(job for job in found if scope == "all" or job.user_id == own)
+
+    def queue(self) -> tuple[QueuedJob, ...]:
+        return read_queue(self._ask(["scontrol", "--all", "show", "jobs"]).stdout)
 
     def jobs_by_id(self, job_ids: Sequence[str]) -> tuple[JobInfo, ...]:
         bases = sorted({_base(job_id) for job_id in job_ids}, key=int)

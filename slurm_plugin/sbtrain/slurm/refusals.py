@@ -36,6 +36,13 @@ _PREFIX = re.compile(
     r"|^allocation failure: |^\w+: "
 )
 
+_OF_PARTITION = re.compile(
+    r"partition|group not permitted|Access/permission denied|accounting/QOS policy"
+    r"|Invalid qos|node configuration is not available|Node count|time limit is invalid"
+    r"|more processors than permitted|Memory required by task",
+    re.IGNORECASE,
+)
+
 _HINTS = (
     (r"partition", "'sinfo -s' lists the partitions you may use"),
     (r"Invalid job id", "it has ended some minutes ago, or it was never on this cluster"),
@@ -72,6 +79,8 @@ def slurm_error(error: CommandError) -> SlurmError:
     if _NOT_REACHED.search(error.stderr) or _NO_ANSWER.search(error.stderr):
         return _told(error, SlurmTimeoutError, f"Slurm does not answer {name}: {words}")
     hint = next((hint for sign, hint in _HINTS if re.search(sign, words, re.IGNORECASE)), "")
+    if name == "sbatch" and "Access/permission denied" in words:
+        hint = "the partition is not open to you, or to jobs without a --reservation"
     return _told(error, SlurmRejectedError, f"{name} refused: {words}", hint=hint)
 
 
@@ -91,6 +100,11 @@ def _told(
 def may_have_arrived(error: SlurmError) -> bool:
     """Whether a request may have reached Slurm although its answer did not come back."""
     return not _NOT_REACHED.search(error.stderr)
+
+
+def of_partition(error: SlurmError) -> bool:
+    """Whether another partition may take the job that this one does not."""
+    return bool(_OF_PARTITION.search(error.message))
 
 
 def spoken(text: str) -> str:

@@ -16,6 +16,7 @@ from sbtrain.slurm.client import (
     HistoryRow,
     JobInfo,
     NodeInfo,
+    PartitionAccess,
     PartitionInfo,
     SlurmVersion,
     StartEstimate,
@@ -253,7 +254,21 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         max_time_s=read_elapsed(pairs["MaxTime"]),
         default_time_s=read_elapsed(pairs["DefaultTime"]),
         max_nodes=None if max_nodes == "UNLIMITED" else int(max_nodes),
+        min_nodes=int(pairs.get("MinNodes", "0")),
+        access=PartitionAccess(
+            groups=_some(pairs, "AllowGroups"),
+            accounts=_some(pairs, "AllowAccounts"),
+            denied_accounts=_some(pairs, "DenyAccounts"),
+            qos=_some(pairs, "AllowQos"),
+            denied_qos=_some(pairs, "DenyQos"),
+            root_only=pairs.get("RootOnly") == "YES",
+            reservation_only=pairs.get("ReqResv") == "YES",
+        ),
     )
+
+
+def _some(pairs: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(word for word in _list(pairs.get(key, "")) if word != "ALL")
 
 
 def _pairs(block: str) -> dict[str, str]:

@@ -31,7 +31,10 @@ from sbtrain_perf.request import DataSet, Launch, ModelShape, NodeRange, Request
 T = TypeVar("T")
 
 _ENVIRONMENT = {
+    "SBATCH_ACCOUNT": "account",
     "SBATCH_ARRAY_INX": "array",
+    "SBATCH_CLUSTERS": "clusters",
+    "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_EXCLUSIVE": "exclusive",
     "SBATCH_GPUS": "gpus",
     "SBATCH_GPUS_PER_NODE": "gpus-per-node",
@@ -44,7 +47,9 @@ _ENVIRONMENT = {
     "SBATCH_NO_REQUEUE": "no-requeue",
     "SBATCH_OPEN_MODE": "open-mode",
     "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
     "SBATCH_REQUEUE": "requeue",
+    "SBATCH_RESERVATION": "reservation",
     "SBATCH_SIGNAL": "signal",
     "SBATCH_TIMELIMIT": "time",
 }

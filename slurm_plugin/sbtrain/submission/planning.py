@@ -6,9 +6,10 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sbtrain.errors import HeterogeneousError
@@ -19,15 +20,15 @@ from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.pass_through import kept
 from sbtrain.options.script import Script, read_script
+from sbtrain.slurm.kept_answers import KeptAnswers
 from sbtrain.submission.asked import Asked, ask, asked_signal
 from sbtrain.submission.default_time import with_default_time
 from sbtrain.submission.launch_lines import launch_lines
 from sbtrain.submission.queue import (
     Known,
     Waits,
-    ask_partitions,
-    left_by_exclude,
-    pushing_aside,
+    ask_known,
+    fitted,
     queue_waits,
 )
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.decision import Decision
     from sbtrain_perf.request import ClusterShape, Request
+
+
+NONE_CLOSED: Mapping[str, str] = MappingProxyType({})
 
 
 class LeftToSbatchError(Exception):
@@ -125,11 +129,18 @@ def _directives(line: CommandLine, script: Script) -> Directives:
     return read_directives(script.text, file=script.shown, train_flags=FLAGS)
 
 
-def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None) -> Planned:
+def decide(
+    asked: Asked,
+    around: Surroundings,
+    client: SlurmClient | None = None,
+    *,
+    closed: Mapping[str, str] = NONE_CLOSED,
+) -> Planned:
     """Plan it.
 
     Args:
         client: is asked how long the job would wait in each partition; None: not at all.
+        closed: partitions that have refused the job, and why.
 
     Raises:
         SiteError: the site file is missing or wrong.
@@ -142,12 +153,14 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     shape = load_site(asked.options.site, around.environ)
     if asked.launch == "ranks":
         _check_partition(asked.request.partition, shape)
-    known = Known()
-    if client is not None and _is_open(asked):
-        known = ask_partitions(client)
-        shape = _with_pushing(shape, pushing_aside(known.partitions))
-        shape = _with_most(shape, left_by_exclude(asked.settings, known.partitions))
+    answers = _answers(asked, around, client)
+    known, warnings = Known(), list[str]()
+    if answers is not None and _is_open(asked):
+        known = ask_known(answers, nodes=asked.opened)
+        shape, left_out = fitted(asked, shape, known, closed)
+        warnings += [f"{name} is left out: {why}" for name, why in left_out.items()]
         asked = _in_default_partition(asked, shape, known)
+    limit_s = asked.request.time_limit_s
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
     planner = _Planner(
@@ -159,7 +172,6 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     if invented:
         asked = dataclasses.replace(asked, request=_without_limit(asked.request))
     decision = planner.plan(asked.request, shape)
-    warnings = []
     weighed = any(row.nodes for row in decision.rows)
     if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
         # A prediction may be far off, above all for what never ran: the user's word counts.
@@ -171,13 +183,12 @@ def decide(asked: Asked, around: Surroundings, client: SlurmClient | None = None
     if decision.chosen is None and asked.launch == "script":
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
         asked, decision = _unplanned(planner, asked, shape, decision)
-    if client is not None and asked.opened and _is_open(asked):
-        waits = _waits(planner, asked, shape, decision, client, known)
-        warnings += [f"{name} is left out: {why}" for name, why in waits.refused.items()]
+    if answers is not None and asked.opened and _is_open(asked):
+        waits = queue_waits(asked, decision.rows, shape, known, answers, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
-    decision = with_default_time(asked, decision, shape, known=known, client=client)
+    decision = with_default_time(asked, decision, shape, known=known, answers=answers)
     if decision.chosen is not None:
         plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
         if invented:
@@ -216,25 +227,12 @@ class _Planner:
         )
 
 
-def _waits(
-    planner: _Planner,
-    asked: Asked,
-    shape: ClusterShape,
-    decision: Decision,
-    client: SlurmClient,
-    known: Known,
-) -> Waits:
-    """Where Slurm would never start the job in any partition that was weighed, it is asked
-    about those that come next. Where it refuses them all, sbatch will say why."""
-    refused: dict[str, str] = {}
-    while decision.chosen is not None:
-        waits = queue_waits(asked, decision.rows, client, known=known, gres=_gres(shape))
-        refused |= waits.refused
-        if waits.seconds or not waits.refused:
-            return dataclasses.replace(waits, refused=refused)
-        shape = _without(shape, refused)
-        decision = planner.plan(asked.request, shape)
-    return Waits()
+def _answers(
+    asked: Asked, around: Surroundings, client: SlurmClient | None
+) -> KeptAnswers | None:
+    """None also where the job goes to another cluster, of which nothing is asked."""
+    elsewhere = last_value(asked.settings, "clusters") or around.environ.get("SLURM_CLUSTERS")
+    return None if client is None or elsewhere else KeptAnswers(client, around.environ)
 
 
 def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
@@ -248,11 +246,6 @@ def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
     return dataclasses.replace(shape, partitions=tuple(kept))
 
 
-def _without(shape: ClusterShape, names: Collection[str]) -> ClusterShape:
-    kept = tuple(one for one in shape.partitions if one.name not in names)
-    return dataclasses.replace(shape, partitions=kept)
-
-
 def _with_waits(
     planner: _Planner,
     request: Request,
@@ -261,12 +254,8 @@ def _with_waits(
     waits: Waits,
 ) -> tuple[ClusterShape, Decision]:
     """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
-    if waits.refused:
-        shape = _without(shape, waits.refused)
-    marked = _with_pushing(shape, waits.pushing)
-    if not waits.refused and not any(waits.seconds.values()) and marked == shape:
+    if not any(waits.seconds.values()):
         return shape, decision
-    shape = marked
     later = planner.plan(request, shape, waits.seconds)
     if not waits.at_once or request.objective.kind not in ("balanced", "time"):
         return shape, later
@@ -276,21 +265,6 @@ def _with_waits(
     if _value(sooner) < _value(later):
         return small, sooner
     return shape, later
-
-
-def _with_pushing(shape: ClusterShape, names: Collection[str]) -> ClusterShape:
-    """Partitions whose jobs Slurm lets push others aside, marked as the site file may."""
-    marked = tuple(
-        dataclasses.replace(one, preempts_others=True)
-        if {one.name, slurm_partition(one.name)} & set(names)
-        else one
-        for one in shape.partitions
-    )
-    return dataclasses.replace(shape, partitions=marked)
-
-
-def _gres(shape: ClusterShape) -> dict[str, str]:
-    return {one.name: one.gres for one in shape.partitions if one.gres}
 
 
 def _signal_of(asked: Asked) -> str | None:

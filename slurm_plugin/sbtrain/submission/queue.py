@@ -1,180 +1,271 @@
-"""How long a job would wait, by partition, how many nodes would start at once, and whose
-running jobs it would push aside.
+"""What the cluster leaves to the plan: partitions that take the job, nodes that it may have,
+how long it would wait for them, and whose running jobs it would push aside.
 
-Slurm is asked by sbatch --test-only about the best row of each partition; where that would
-wait, about half as many nodes, and half again. Slurm spends a job id on each question, so
-few are put, and none where the user has fixed partition and nodes.
+Reckoned from what Slurm is asked anyway (slurm/kept_answers.py); no question is put about the
+job itself, since each would spend a job id.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import grp
+import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sbtrain.errors import SlurmError, SlurmMissingError, SlurmRejectedError
+from sbtrain.errors import SlurmError, SlurmMissingError
 from sbtrain.options.argv import Setting, given, last_value
-from sbtrain.slurm.client import Submission
+from sbtrain.slurm.gres import read_gres
+from sbtrain.slurm.kept_answers import NO_NODES, KeptAnswers, Nodes
 from sbtrain.submission.asked import GPU_OPTIONS
-from sbtrain.submission.job_script import WRITTEN
-from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.hostlist import expand
+from sbtrain.submission.free_nodes import FreeNodes, may_be_pushed, names_in
 from sbtrain_perf.request import slurm_partition
+from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
-    from sbtrain.slurm.client import PartitionInfo, SlurmClient
+    from collections.abc import Mapping
+
+    from sbtrain.slurm.client import PartitionAccess, PartitionInfo
     from sbtrain.submission.asked import Asked
     from sbtrain_perf.decision import Row
+    from sbtrain_perf.request import ClusterShape, Partition
 
-MOST_PARTITIONS = 6
-MOST_HALVINGS = 4
-_NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 AT_ONCE_S = 60.0  # a wait of the scheduler's own making
+MOST = 1 << 30  # where Slurm sets no limit to a job's nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The partitions that Slurm has; none where no Slurm is. silence: why a Slurm that is
-    there did not tell."""
+    """What Slurm has; nothing where no Slurm is. silence: why a Slurm that is there did not
+    tell."""
 
     partitions: tuple[PartitionInfo, ...] = ()
+    nodes: Nodes = NO_NODES
+    silence: str = ""
+
+    def of(self, partition: Partition) -> PartitionInfo | None:
+        name = slurm_partition(partition.name)
+        return next((one for one in self.partitions if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """seconds: the wait in each partition, by its name in the site file. at_once: where that is
+    long, nodes that would start now. silence: why a Slurm that is there did not tell."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    at_once: dict[str, int] = field(default_factory=dict)
     silence: str = ""
 
 
-def ask_partitions(client: SlurmClient) -> Known:
+def ask_known(answers: KeptAnswers, *, nodes: bool) -> Known:
     try:
-        return Known(partitions=client.partitions())
+        return Known(
+            partitions=answers.partitions(), nodes=answers.nodes() if nodes else NO_NODES
+        )
     except SlurmMissingError:
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
 
 
-def left_by_exclude(
-    settings: Sequence[Setting], partitions: Sequence[PartitionInfo]
-) -> dict[str, int]:
-    """How many nodes of each partition --exclude leaves, where it takes any."""
-    excluded = _nodes(last_value(settings, "exclude") or "")
-    return {
-        one.name: len(_nodes(one.nodes) - excluded)
-        for one in partitions
-        if _nodes(one.nodes) & excluded
-    }
-
-
-@cache
-def _nodes(text: str) -> frozenset[str]:
-    try:
-        return frozenset(expand(text))
-    except LaunchError:
-        return frozenset()
-
-
 def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
     """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
     of a higher tier, on some of the nodes of one that may be preempted."""
-    weak = [one for one in partitions if set(one.preempt_mode.split(",")) - _NO_PREEMPTION]
+    weak = [one for one in partitions if may_be_pushed(one)]
     return frozenset(
         one.name
         for one in partitions
         if any(
-            one.priority_tier > other.priority_tier and _nodes(one.nodes) & _nodes(other.nodes)
+            one.priority_tier > other.priority_tier
+            and names_in(one.nodes) & names_in(other.nodes)
             for other in weak
         )
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """seconds: the wait in each partition that was asked about. at_once: where that is long,
-    nodes that would start now. refused: partitions in which Slurm would never start the
-    job, with its reason. pushing: partitions in which it would start by pushing running jobs
-    aside. silence: why a Slurm that is there did not tell.
+def fitted(
+    asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
+) -> tuple[ClusterShape, dict[str, str]]:
+    """The cluster as the job may use it, and why partitions are left out. A partition that
+    takes no such job goes, unless none takes it: then sbatch says why. Of the others, those
+    that push running jobs aside are marked, and none has more nodes than may be had.
 
-    All are empty where no Slurm is, and where the site file is that of another cluster."""
+    Args:
+        closed: partitions of Slurm that have refused the job, and why.
+    """
+    pushing = pushing_aside(known.partitions)
+    if not any(known.of(one) for one in shape.partitions):
+        return shape, {}
+    kept, left_out = [], {}
+    for one in shape.partitions:
+        info = known.of(one)
+        why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known.nodes)
+        if why or info is None:
+            left_out[one.name] = why
+            continue
+        most = min(len(usable_nodes(asked, one, info, known.nodes)), info.max_nodes or MOST)
+        kept.append(
+            dataclasses.replace(
+                one,
+                max_nodes_per_job=min(most, one.max_nodes_per_job),
+                preempts_others=one.preempts_others or info.name in pushing,
+            )
+        )
+    wanted = {name for name in (asked.request.partition or "").split(",") if name}
+    if not wanted:
+        wanted = {slurm_partition(one.name) for one in shape.partitions}
+    if not any(slurm_partition(one.name) in wanted for one in kept):
+        return marked(shape, pushing), {}
+    told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
+    return dataclasses.replace(shape, partitions=tuple(kept)), told
 
-    seconds: dict[str, float] = field(default_factory=dict)
-    at_once: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    pushing: set[str] = field(default_factory=set)
-    silence: str = ""
+
+def marked(shape: ClusterShape, pushing: Collection[str]) -> ClusterShape:
+    """Partitions whose jobs Slurm lets push others aside, as the site file may mark them."""
+    partitions = (
+        dataclasses.replace(one, preempts_others=True)
+        if slurm_partition(one.name) in pushing
+        else one
+        for one in shape.partitions
+    )
+    return dataclasses.replace(shape, partitions=tuple(partitions))
+
+
+def usable_nodes(
+    asked: Asked, partition: Partition, info: PartitionInfo, nodes: Nodes
+) -> frozenset[str]:
+    """Nodes of a partition that the job may have, as far as Slurm's words for them tell."""
+    found = names_in(info.nodes) - names_in(nodes.unusable)
+    found -= names_in(last_value(asked.settings, "exclude") or "")
+    for words in _features(last_value(asked.settings, "constraint") or ""):
+        lists = [nodes.by_feature.get(word, "") for word in words]
+        found &= frozenset().union(*map(names_in, lists))
+    if partition.gres and not partition.mix and not given(asked.settings, *GPU_OPTIONS):
+        for one in read_gres(partition.gres):
+            typed = f"{one.name}:{one.kind}" if one.kind else one.name
+            if typed in nodes.by_gres:
+                found &= names_in(nodes.by_gres[typed])
+    return found
+
+
+def _features(constraint: str) -> Iterator[list[str]]:
+    """Sets of features, of each of which a node needs one. Other forms than a&b and a|b tell
+    nothing about single nodes."""
+    if re.fullmatch(r"[\w.-]+([&,][\w.-]+)*", constraint):
+        yield from ([word] for word in re.split(r"[&,]", constraint))
+    elif re.fullmatch(r"[\w.-]+(\|[\w.-]+)*", constraint):
+        yield constraint.split("|")
+
+
+def _closed(asked: Asked, one: Partition, info: PartitionInfo | None, nodes: Nodes) -> str:
+    """Why Slurm would never start the job in a partition; empty: it would."""
+    if info is None:
+        return "Slurm has no such partition"
+    if not info.up:
+        return "it takes no jobs now"
+    request = asked.request
+    shut = _shut(info.access, asked.settings, default=info.default)
+    if shut:
+        return shut
+    if info.max_time_s is not None and (request.time_limit_s or 0) > info.max_time_s:
+        return f"its jobs may take {duration(info.max_time_s)} at most"
+    if request.nodes.high is not None and request.nodes.high < info.min_nodes:
+        return f"its jobs have {info.min_nodes} nodes at least"
+    if not _required(asked) <= names_in(info.nodes):
+        return "it does not hold all nodes of --nodelist"
+    least = max(request.nodes.low, info.min_nodes)
+    may_have = len(usable_nodes(asked, one, info, nodes))
+    if may_have < least <= info.node_count:
+        return f"{count(may_have, 'node')} of it can run the job now, and it needs {least}"
+    return ""
+
+
+def _required(asked: Asked) -> frozenset[str]:
+    named = last_value(asked.settings, "nodelist") or ""
+    return frozenset() if "/" in named else names_in(named)
+
+
+def _shut(access: PartitionAccess, settings: Sequence[Setting], *, default: bool) -> str:
+    """Why the user's jobs are not taken. Slurm's default partition is not doubted for the sake
+    of an account or a QOS that nobody named: they have defaults that are not known here."""
+    if access.reservation_only and not given(settings, "reservation"):
+        return "it takes jobs of reservations alone (--reservation)"
+    if os.getuid() != 0:
+        if access.root_only:
+            return "it takes root's jobs alone"
+        if access.groups and not _groups() & set(access.groups):
+            return f"it takes jobs of {', '.join(access.groups)} alone (groups)"
+    for option, allowed, denied in (
+        ("account", access.accounts, access.denied_accounts),
+        ("qos", access.qos, access.denied_qos),
+    ):
+        named = last_value(settings, option)
+        if named in denied or (allowed and named not in allowed and (named or not default)):
+            words = f"of {', '.join(allowed)} alone" if allowed else f"of {named} never"
+            return f"it takes jobs {words} (--{option})"
+    return ""
+
+
+def _groups() -> set[str]:
+    names = set()
+    for number in {os.getgid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            names.add(grp.getgrgid(number).gr_name)
+    return names
 
 
 def queue_waits(
     asked: Asked,
     rows: Sequence[Row],
-    client: SlurmClient,
-    *,
+    shape: ClusterShape,
     known: Known,
-    gres: Mapping[str, str] | None = None,
+    answers: KeptAnswers,
+    *,
+    limit_s: float | None,
     now: Callable[[], float] = time.time,
 ) -> Waits:
-    """Ask Slurm about the first row of each of the first partitions; rows come best first.
+    """How long the best row of each partition would wait; rows come best first. Empty where no
+    Slurm is, and where the site file is that of another cluster.
 
-    gres: what the job asks for in partitions of several types of GPU.
+    Args:
+        limit_s: the job's time limit as it is asked for; None: its partition's default.
     """
     best: dict[str, Row] = {}
     for row in rows:
         if row.prediction is not None:
             best.setdefault(row.partition, row)
-    waits = Waits()
-    names = {partition.name for partition in known.partitions}
-    if not names & {slurm_partition(name) for name in best}:
+    partitions = {one.name: one for one in shape.partitions}
+    asked_of = [
+        (partitions[name], info, row)
+        for name, row in best.items()
+        if (info := known.of(partitions[name])) is not None
+    ]
+    if not asked_of:
         return Waits(silence=known.silence)
     try:
-        for name, row in list(best.items())[:MOST_PARTITIONS]:
-            if slurm_partition(name) not in names:
-                waits.refused[name] = "Slurm has no such partition"
-                continue
-            try:
-                _ask(asked, row, client, waits, now, (gres or {}).get(name, ""))
-            except SlurmRejectedError as error:
-                waits.refused[name] = error.message
+        queue, nodes = answers.queue(), known.nodes
+        free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
+        if free.doubtful:
+            nodes = answers.nodes(doubted=True)
+            free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
     except SlurmMissingError:
         return Waits()
     except SlurmError as error:
         return Waits(silence=error.message)
+    waits = Waits()
+    for one, info, row in asked_of:
+        among = usable_nodes(asked, one, info, nodes)
+        runs_s = limit_s or info.default_time_s or info.max_time_s
+        wait_s = free.wait_s(
+            info.name, row.nodes, among=among, limit_s=runs_s, with_all=_required(asked)
+        )
+        waits.seconds[one.name] = wait_s
+        open_now = free.open_now(info.name, among=among, limit_s=runs_s)
+        if wait_s > AT_ONCE_S and asked.request.nodes.low <= open_now < row.nodes:
+            waits.at_once[one.name] = open_now
     return waits
-
-
-def _ask(
-    asked: Asked,
-    row: Row,
-    client: SlurmClient,
-    waits: Waits,
-    now: Callable[[], float],
-    gres: str,
-) -> None:
-    def wait_s(nodes: int) -> float:
-        question = _question(asked, slurm_partition(row.partition), nodes, gres)
-        said = client.test_only(question)
-        if said.preempts:
-            waits.pushing.add(row.partition)
-        return max(said.start_time_s - now(), 0.0)
-
-    nodes, least = row.nodes, asked.request.nodes.low
-    waits.seconds[row.partition] = longest_s = wait_s(nodes)
-    for _ in range(MOST_HALVINGS):
-        if longest_s <= AT_ONCE_S or nodes // 2 < least:
-            return
-        nodes //= 2
-        if wait_s(nodes) <= AT_ONCE_S:
-            waits.at_once[row.partition] = nodes
-            return
-
-
-def _question(asked: Asked, partition: str, nodes: int, gres: str) -> Submission:
-    """A job of that size with all that the user asked for, and no work in it."""
-    lines = ("#!/bin/sh", WRITTEN, *asked.directives.kept_lines, "exit")
-    return Submission(
-        options=(
-            *asked.sbatch_words,
-            f"--partition={partition}",
-            f"--nodes={nodes}",
-            "--exclusive",
-            *([f"--gres={gres}"] if gres and not given(asked.settings, *GPU_OPTIONS) else ()),
-        ),
-        script_text="\n".join(lines) + "\n",
-    )

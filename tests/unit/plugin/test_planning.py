@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from fake_slurm import FakeSlurm
 from fake_slurm_cluster import fake_partition
-from sbtrain.errors import SlurmMissingError, SlurmRejectedError, SlurmTimeoutError
+from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
-from sbtrain.slurm.client import StartEstimate, Submission
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
 from sbtrain.submission.queue import pushing_aside
 from sbtrain_perf.request import Plan
@@ -24,7 +24,7 @@ PLAIN = b"#!/bin/sh\n"
 def outcome(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Planned:
     line = split_command_line(["--train-site=private", *words, "train.sh"], FLAGS)
     script = Script(name="train.sh", folder=tmp_path, content=PLAIN, shown="train.sh")
-    environ = {"SBTRAIN_HOME": str(tmp_path / "home")}
+    environ = {"SBTRAIN_HOME": tempfile.mkdtemp(dir=tmp_path)}  # nothing is kept there yet
     around = Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
     return decide(read_call(line, around, script), around, slurm)
 
@@ -116,26 +116,17 @@ memory_gib_per_node = 15
 """
 
 
-class Pushing(FakeSlurm):
-    """Starts jobs of `prod` in place of job 44, by QOS: no tier says so."""
-
-    def test_only(self, submission: Submission) -> StartEstimate:
-        said = super().test_only(submission)
-        return dataclasses.replace(said, preempts=("44",) if said.partition == "prod" else ())
-
-
 def on_two(*words: str, slurm: FakeSlurm | None, tmp_path: Path) -> Planned:
     (tmp_path / "two.toml").write_text(SITE)
     site = f"--train-site={tmp_path}/two.toml"
     return outcome(*words, site, "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
 
 
-@pytest.mark.parametrize("by", ["tier", "qos"])
-def test_nobody_is_pushed_aside_who_slurm_says_would_be(by: str, tmp_path: Path) -> None:
+def test_nobody_is_pushed_aside_who_slurms_tiers_say_would_be(tmp_path: Path) -> None:
     """The site file does not know; whoever names the partition has it."""
     calm = fake_partition("calm", "c[1-4]", default=True, preempt_mode="REQUEUE")
-    prod = fake_partition("prod", "c[1-4]", tier=10 if by == "tier" else 1)
-    slurm = (FakeSlurm if by == "tier" else Pushing)(partitions=[calm, prod])
+    prod = fake_partition("prod", "c[1-4]", tier=10)
+    slurm = FakeSlurm(partitions=[calm, prod])
     assert chosen(on_two(slurm=None, tmp_path=tmp_path)).partition == "prod"
     found = on_two(slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "calm"
@@ -155,24 +146,15 @@ def test_what_slurm_refuses_everywhere_is_for_sbatch_to_say(tmp_path: Path) -> N
     assert found.warnings == ()
 
 
-class Strict(FakeSlurm):
-    """As Slurm: nodes that the partition does not have are refused."""
-
-    def test_only(self, submission: Submission) -> StartEstimate:
-        said = super().test_only(submission)
-        if "g1" in submission.options and said.partition != "spot":
-            raise SlurmRejectedError("Requested node configuration is not available")
-        return said
-
-
 def test_where_the_first_choice_can_never_run_the_next_one_is_taken(tmp_path: Path) -> None:
     """Of a run that does not resume, which is kept off spot while anything else fits."""
     partitions = [fake_partition("standard", "c[1-4]", default=True)]
     partitions += [fake_partition("spot", "g[1-8]"), fake_partition("urgent", "c[1-4]")]
-    slurm = Strict(partitions=partitions)
+    slurm = FakeSlurm(partitions=partitions)
     found = outcome("-w", "g1", "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "spot"
-    assert [one.partition(" ")[0] for one in found.warnings] == ["standard"]
+    why = "is left out: it does not hold all nodes of --nodelist"
+    assert found.warnings == (f"standard {why}", f"urgent {why}")
 
 
 @pytest.mark.parametrize(
