@@ -75,7 +75,7 @@ class SlurmRun:
         if not_added:
             kept = [one for one in added.each if not one.word.startswith(f"{not_added}=")]
             added = Additions(each=tuple(kept))
-        plan = placed(self.plan, script, launch=self.plan.launch, now=datetime.now(UTC))
+        plan = placed(self.plan, script, now=datetime.now(UTC))
         self.plan = with_options(asked, plan, added)
         parts = JobScript(
             directives=added.directives,

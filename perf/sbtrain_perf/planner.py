@@ -284,6 +284,7 @@ def _plan(
         coefficients=coefficients.label,
         reason=reason,
         sbatch_options=request.sbatch_options,
+        launch=request.launch,
         basis=weighing.finder.basis(partition),
         gres=partition.gres,
     )

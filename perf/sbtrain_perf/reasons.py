@@ -247,17 +247,17 @@ def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
         why, way = f"{forbidden} forbids to go on after it", f"leave out {forbidden}"
     if partition.preempts_others and not weighing.request.partition:
         said.append(f"{plan.partition} pushes running jobs of others aside")
-    if kept < SAFE:
+    if kept < SAFE and weighing.request.says_work:
         limit = duration(float(weighing.terms.limit_s[at]))
         said.append(
             f"the run ends before the time limit of {limit} with {odds_in_words(kept)}, and "
             f"{why}: ask for more time (--time), or {way}"
         )
     if partition.preemptible and not plan.resumable:
-        said.append(
-            f"{plan.partition} may preempt, and {why}: a preempted run ends there, it is not "
-            "requeued"
-        )
+        then = "a preempted run ends there, it is not requeued"
+        if plan.launch == "script":
+            then = "a preempted run begins anew, if the cluster requeues it"
+        said.append(f"{plan.partition} may preempt, and {why}: {then}")
     elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
         said.append(
             f"a checkpoint ({duration(plan.prediction.checkpoint_s)}) does not fit the "

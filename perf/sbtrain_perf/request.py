@@ -159,6 +159,7 @@ class Request:
     resumable: bool = False
     forbidden_by: str = ""
     time_limit_s: float | None = None
+    launch: Launch = "ranks"
 
     @property
     def says_work(self) -> bool:

@@ -114,7 +114,7 @@ def _planned(
     if talks and chosen:
         tell([launch_note(outcome.asked)], who="sbtrain")
         tell(plan_notes(chosen, asked.settings), who="sbtrain")
-        if not asked.options.explain and chosen.launch == "ranks":
+        if not asked.options.explain and outcome.asked.opened:
             tell(outcome.decision.risks, who="sbtrain")
     return outcome
 

@@ -74,10 +74,13 @@ class Asked:
     directives: Directives
     settings: tuple[Setting, ...]
     sbatch_words: tuple[str, ...]
-    launch: Launch = "ranks"
     opened: bool = True
     launches: tuple[LaunchLine, ...] = ()
     quiet: bool = False
+
+    @property
+    def launch(self) -> Launch:
+        return self.request.launch
 
 
 def ask(
@@ -134,13 +137,13 @@ def ask(
             resumable=_resumable(levels, options, programs),
             forbidden_by=_forbidden_by(levels),
             time_limit_s=reader.of(lambda: _time_limit_s(settings), None),
+            launch=launch,
         ),
         options=options,
         script=script,
         directives=directives,
         settings=settings,
         sbatch_words=line.sbatch_words,
-        launch=launch,
         opened=opened,
         launches=launches,
         quiet=given(line.settings, "quiet"),

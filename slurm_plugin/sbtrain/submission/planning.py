@@ -188,9 +188,10 @@ def decide(
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
-    decision = with_default_time(asked, decision, shape, known=known, answers=answers)
+    if not invented:
+        decision = with_default_time(asked, decision, shape, known=known, answers=answers)
     if decision.chosen is not None:
-        plan = placed(decision.chosen, asked.script, launch=asked.launch, now=now)
+        plan = placed(decision.chosen, asked.script, now=now)
         if invented:
             plan = dataclasses.replace(plan, steps_known=False)
         if invented and not asked.opened:

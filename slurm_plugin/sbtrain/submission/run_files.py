@@ -17,7 +17,7 @@ from sbtrain.errors import HomeError
 from sbtrain.options.script import Script
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json
-from sbtrain_perf.request import Launch, Plan
+from sbtrain_perf.request import Plan
 from sbtrain_staging.publish import publish_bytes
 
 
@@ -31,13 +31,12 @@ def runs_folder(cwd: Path, environ: Mapping[str, str]) -> Path:
     return cwd / (environ.get("SBTRAIN_RUNS") or ".sbtrain/runs")
 
 
-def placed(plan: Plan, script: Script, *, launch: Launch, now: datetime) -> Plan:
+def placed(plan: Plan, script: Script, *, now: datetime) -> Plan:
     """The plan, running the copy of the script that write_run_folder makes."""
     return dataclasses.replace(
         plan,
         script=str(RunFolder.of(plan).script(script.name)),
         script_dir=str(script.folder),
-        launch=launch,
         submitted_at=now.astimezone(UTC).isoformat(timespec="milliseconds"),
     )
 

@@ -217,3 +217,18 @@ def test_the_plan_runs_a_copy(tmp_path: Path) -> None:
     assert plan.script_dir == str(tmp_path)
     assert plan.run_dir == f"{tmp_path}/.sbtrain/runs/{plan.run_id}"
     assert plan.submitted_at.endswith("+00:00")
+
+
+def test_a_script_that_runs_once_is_told_what_it_may_lose_where_that_is_known(
+    tmp_path: Path,
+) -> None:
+    def risks(*words: str) -> str:
+        words = ("--train-launch=script", "--train-objective=time", *words)
+        return " ".join(outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path).decision.risks)
+
+    long = "--train-steps=60000"
+    assert "ask for no time 30 min" in risks(long, "-p", "standard")
+    assert "ask for no time" not in risks("-p", "standard")  # nothing says how long it is
+    spot = risks(long, "-p", "spot")
+    assert "a preempted run begins anew, if the cluster requeues it" in spot
+    assert "not requeued" not in spot
