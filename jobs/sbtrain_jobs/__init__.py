@@ -3,8 +3,6 @@
 A training script needs one name of it: ``from sbtrain_jobs import join``.
 """
 
-from __future__ import annotations
-
 import sys
 
 TYPE_CHECKING = False  # typing itself may be a file of the user's
@@ -13,12 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "join"]
 
+if sys.version_info < (3, 9):  # noqa: UP036 - any interpreter may find us
+    raise ImportError(f"join() needs Python 3.9 or newer, and this is {sys.version}")
+
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter may find us
-        raise ImportError(f"join() needs Python 3.11 or newer, and this is {sys.version}")
     from sbtrain_jobs.training import session
 
     return getattr(session, name)

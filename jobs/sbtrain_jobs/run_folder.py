@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import Plan
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.publish import publish_bytes
 
 _TASK = "task-"

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.request import PLAN_VERSION, Plan
+from sbtrain_perf.values import field_types
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ def _decoder(kind: Any) -> Decoder:
     Its errors name the place below the data that it was given.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
+    if origin in (typing.Union, getattr(types, "UnionType", typing.Union)):
         return _of_union(arguments)
     if origin is typing.Literal:
         return _of_literal(arguments)
@@ -112,7 +113,7 @@ def _decoder(kind: Any) -> Decoder:
 
 
 def _of_dataclass(kind: type[object]) -> Decoder:
-    hints = typing.get_type_hints(kind)
+    hints = field_types(kind)
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     decoders = {field.name: _decoder(hints[field.name]) for field in fields}
     nothing = dataclasses.MISSING
@@ -155,7 +156,7 @@ def _of_tuple(kind: Any) -> Decoder:
     item = _decoder(kind)
 
     def decode(data: Any) -> object:
-        if not isinstance(data, list | tuple):
+        if not isinstance(data, (list, tuple)):
             raise ShapeError("", f"expected a list, found {_name(data)}")
         values = []
         try:

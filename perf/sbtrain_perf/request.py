@@ -3,13 +3,15 @@
 Request + ClusterShape -> (planner) -> Plan. A Plan, written as ``plan.json``, is the only
 thing that crosses from the login node to the compute nodes. Units stand in the names:
 ``_s`` seconds, ``_bytes`` bytes, ``_bytes_s`` bytes per second, ``_gib`` 2**30 bytes.
-This file imports the standard library alone.
+Beside the decorator of its values, this file imports the standard library alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from sbtrain_perf.values import dataclass
 
 Layout = Literal["allreduce", "ps"]
 LayoutChoice = Literal["auto", "allreduce", "ps"]

@@ -3,13 +3,16 @@
 A training script needs one name of it: ``from sbtrain import join``.
 """
 
-from __future__ import annotations
+import sys
 
 TYPE_CHECKING = False  # typing itself may be a file of the user's
 if TYPE_CHECKING:
     from sbtrain_jobs import Run, join
 
 __all__ = ["Run", "join"]
+
+if sys.version_info < (3, 9):  # noqa: UP036 - any interpreter may find us
+    import sbtrain_jobs  # noqa: F401 - says what it needs
 
 
 def __getattr__(name: str) -> object:

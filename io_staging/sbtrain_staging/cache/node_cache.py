@@ -20,10 +20,10 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.cache import locks
 from sbtrain_staging.cache.private import own_name
 from sbtrain_staging.cache.removal import remove_tree

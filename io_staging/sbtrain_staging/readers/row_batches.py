@@ -101,7 +101,7 @@ def row_batches(
 def _joined(kept: Sequence[Sequence[numpy.ndarray]]) -> list[numpy.ndarray]:
     import numpy
 
-    return [numpy.concatenate(parts) for parts in zip(*kept, strict=True)]
+    return [numpy.concatenate(parts) for parts in zip(*kept)]
 
 
 def _sets(opened: h5py.File, names: Sequence[str]) -> list[h5py.Dataset]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.publish import publish_bytes
 

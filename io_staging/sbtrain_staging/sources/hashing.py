@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, Union
 
 from sbtrain_staging.errors import StagingError
 
 DIGEST_BYTES = 16
-Buffer = bytes | bytearray | memoryview
+Buffer = Union[bytes, bytearray, memoryview]
 
 
 class Hasher(Protocol):

@@ -14,9 +14,9 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.sources.hashing import digest
 

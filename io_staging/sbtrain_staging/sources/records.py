@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.errors import StagingError
 from sbtrain_staging.publish import publish_bytes
 from sbtrain_staging.sources.hashing import DIGEST_BYTES

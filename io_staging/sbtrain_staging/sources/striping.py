@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.ranks.world import World, together
 from sbtrain_staging.sources.manifest import Kind, Manifest
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from sbtrain_jobs.layouts.ranks import first_worker
 from sbtrain_perf.request import Plan, Role
+from sbtrain_perf.values import dataclass
 
 # All that runs under sbtrain gains, and all that a trainer may gain: what is submitted from
 # inside must not inherit it.

@@ -116,7 +116,7 @@ class TensorFlowRoles(ABC):
                 "name another checkpoint folder to start afresh",
             )
         with self.scope():
-            for value, variable in zip(values, variables, strict=True):
+            for value, variable in zip(values, variables):
                 variable.assign(value)
 
 

@@ -16,7 +16,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.errors import CheckpointError
@@ -28,6 +27,7 @@ from sbtrain_jobs.training.manifest import (
     seal,
     verify,
 )
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.publish import (
     TEMPORARY_MARK,
     fsync_folder,

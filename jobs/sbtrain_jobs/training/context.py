@@ -13,7 +13,6 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
@@ -25,6 +24,7 @@ from sbtrain_jobs.training.launched import checkpoints_of, launched_rank
 from sbtrain_perf.codec import read_plan
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.request import Launch, Layout, Plan, RoleName
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.errors import StagingError
 
 

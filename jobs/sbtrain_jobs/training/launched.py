@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from sbtrain_perf.values import dataclass
 
 PROGRAM = ".program"  # beside checkpoints: the name of the program whose they are
 

@@ -9,14 +9,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import BinaryIO
 
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_perf.codec import decode
+from sbtrain_perf.values import dataclass
 from sbtrain_staging.publish import fsync_folder
 
 MANIFEST = "manifest.json"
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def verify(folder: Path, step: int) -> CheckpointManifest:
     for file in manifest.files:
         try:
             with (folder / file.name).open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+                found = _sha256(stream)
         except (FileNotFoundError, IsADirectoryError):
             raise DamagedError(f"{file.name} is missing") from None
         if found != file.sha256:
@@ -127,9 +130,16 @@ def _sealed(path: Path, folder: Path) -> SavedFile:
         )
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = _sha256(stream)
         size_bytes = os.fstat(stream.fileno()).st_size
     return SavedFile(name=name, size_bytes=size_bytes, sha256=digest)
+
+
+def _sha256(stream: BinaryIO) -> str:
+    found = hashlib.sha256()
+    while piece := stream.read(_PIECE_BYTES):
+        found.update(piece)
+    return found.hexdigest()
 
 
 def _digest(body: dict[str, object]) -> str:

@@ -6,8 +6,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
+from typing import TYPE_CHECKING
 
-Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+if TYPE_CHECKING:
+    Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 
 class StopSignals:

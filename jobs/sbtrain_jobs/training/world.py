@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from sbtrain_perf.values import dataclass
+
 _CONNECTING = ("torch", "tensorflow", "jax", "horovod")
-_NOT_OWN = sys.stdlib_module_names.union(_CONNECTING, ("mpi4py", "sbtrain_staging"))
+# Python 3.9 does not know the names of its own modules: they are looked into, in vain.
+_OF_PYTHON: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
+_NOT_OWN = _OF_PYTHON.union(_CONNECTING, ("mpi4py", "sbtrain_staging"))
 _INSTALLED = {"site-packages", "dist-packages"}
 HINT = (
     "sbtrain starts its trainers without an MPI launcher: start the framework from the "

@@ -15,9 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Union
 
 from sbtrain_jobs.wire.messages import Hello, Message, from_line, to_line
+from sbtrain_perf.values import dataclass
 
 HELLO_WITHIN_S = 10.0
 LONGEST_HELLO_BYTES = 4096
@@ -50,7 +51,7 @@ class PeerLeft:
     peer: Peer
 
 
-ControlEvent = PeerJoined | PeerSaid | PeerLeft
+ControlEvent = Union[PeerJoined, PeerSaid, PeerLeft]
 
 
 class _Connection:

@@ -17,10 +17,11 @@ through that step, the saver writes it and says Saved, and all exit with EXIT_ST
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import asdict, field
+from typing import Literal, Union
 
 from sbtrain_perf.codec import ShapeError, decode
+from sbtrain_perf.values import dataclass
 
 EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
@@ -155,23 +156,23 @@ class Saved:
     path: str
 
 
-Message = (
-    Hello
-    | Ready
-    | Start
-    | RoleEnded
-    | Notice
-    | Finish
-    | StepsBegun
-    | Apart
-    | StepsDone
-    | StepsOver
-    | PhaseDone
-    | Hold
-    | Held
-    | StopAfter
-    | Saved
-)
+Message = Union[
+    Hello,
+    Ready,
+    Start,
+    RoleEnded,
+    Notice,
+    Finish,
+    StepsBegun,
+    Apart,
+    StepsDone,
+    StepsOver,
+    PhaseDone,
+    Hold,
+    Held,
+    StopAfter,
+    Saved,
+]
 
 _KINDS: dict[str, type[Message]] = {
     kind.__name__: kind
