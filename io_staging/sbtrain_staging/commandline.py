@@ -144,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SEED",
         help="deal and send in the order drawn from it",
     )
+    run.add_argument("--quiet", action="store_true", help="say nothing but errors on stderr")
     said = run.add_mutually_exclusive_group()
     said.add_argument("--json", action="store_true", help="print the report on stdout")
     said.add_argument(
@@ -294,6 +295,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         order_seed=options.order_seed,
         mode=options.mode,
         epoch=options.epoch or 0,
+        quiet=options.quiet,
         share=share,
         events=options.events,
     )
@@ -338,9 +340,9 @@ def _failed(error: StagingError, report: Path | None, environ: Mapping[str, str]
 
 
 def _complain(error: StagingError, environ: Mapping[str, str]) -> int:
-    sys.stderr.write(f"sbtrain-stage: error: {error.message}\n")
+    sys.stderr.write(f"sbtrain: error: {error.message}\n")
     if hint := hint_for(error, environ):
-        sys.stderr.write(f"sbtrain-stage: hint: {hint}\n")
+        sys.stderr.write(f"sbtrain: hint: {hint}\n")
     sys.stderr.flush()
     return error.exit_code
 

@@ -14,11 +14,14 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStep:
     """environ: as it was before this Python started, which adds to its own. open_files: soft
-    and hard limit of their number."""
+    and hard limit of their number. stdin: the file that it is. stderr_apart: it goes elsewhere
+    than stdout."""
 
     environ: Mapping[bytes, bytes]
     descriptors: frozenset[int]
     open_files: tuple[int, int]
+    stdin: str
+    stderr_apart: bool
 
 
 def batch_step() -> BatchStep:
@@ -27,6 +30,8 @@ def batch_step() -> BatchStep:
         environ=_environ(),
         descriptors=open_descriptors(),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
+        stdin=_input(),
+        stderr_apart=_stderr_is_apart(),
     )
 
 
@@ -37,6 +42,22 @@ def open_descriptors() -> frozenset[int]:
             os.fstat(int(name))
             found.add(int(name))
     return frozenset(found)
+
+
+def _input() -> str:
+    """Its path; that of nothing where it has none, or is somebody's terminal."""
+    try:
+        path = str(Path("/proc/self/fd/0").readlink())
+    except OSError:
+        return os.devnull
+    return path if path.startswith("/") and not os.isatty(0) else os.devnull
+
+
+def _stderr_is_apart() -> bool:
+    try:
+        return not os.path.samestat(os.fstat(1), os.fstat(2))
+    except OSError:
+        return False
 
 
 def _environ() -> dict[bytes, bytes]:

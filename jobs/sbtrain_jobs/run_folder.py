@@ -5,7 +5,7 @@ python/                           links to sbtrain's packages, for scripts of an
 ledger.jsonl                      the cause ledger
 checkpoints/                      unless the user names another folder
 final/result.json                 what the script reported
-attempts/N/                       timings.h5, stage.json, events.jsonl, ROLE-INDEX.log
+attempts/N/                       timings.h5, stage.json, events.jsonl, ROLE-INDEX.log and .err
 task-N/                           one task of an array: a run folder of its own
 """
 
@@ -48,6 +48,10 @@ class AttemptFolder:
 
     def trainer_log(self, role_name: str) -> Path:
         return self.path / f"{role_name}.log"
+
+    def trainer_errors(self, role_name: str) -> Path:
+        """Its stderr, where that is not in its log."""
+        return self.path / f"{role_name}.err"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

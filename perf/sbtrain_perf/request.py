@@ -247,7 +247,8 @@ class Plan:
     script is what runs; script_dir the folder of the user's own script where script is a
     copy of it, else empty. launch: the script is started by sbtrain once for every rank, or
     once, as sbatch would, and starts the ranks itself. steps_known: false where nothing says
-    how many steps the script takes, so that steps and prediction are invented.
+    how many steps the script takes, so that steps and prediction are invented. quiet: of
+    what sbtrain says in the job, warnings and errors are wanted alone.
 
     roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
     Parameter servers: one chief (coordinator) beside server 0, servers and workers on
@@ -289,4 +290,5 @@ class Plan:
     gres: str = ""  # empty: gpu:gpus_per_node
     launch: Launch = "ranks"
     steps_known: bool = True
+    quiet: bool = False
     version: int = PLAN_VERSION

@@ -6,7 +6,6 @@
 #SBATCH --exclusive
 #SBATCH --gres=gpu:2
 #SBATCH --no-requeue
-#SBATCH --open-mode=append
 #SBATCH --job-name=train_digits.py
 
 # Until the supervisor listens, a signal must not end the job.

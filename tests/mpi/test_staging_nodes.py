@@ -192,7 +192,7 @@ def test_a_fault_in_the_middle_ends_all(
     assert time.monotonic() - started < 60
     assert result.returncode == code, result.stderr
     assert words in result.stderr
-    assert result.stderr.count("sbtrain-stage: error:") == 1
+    assert result.stderr.count("sbtrain: error:") == 1
     for each in range(4):
         assert not list((nodes.cache(each) / "data").iterdir())
     if fault != "change":

@@ -26,6 +26,7 @@ class Settings:
         share: "auto" (nodes on one filesystem of one host copy once and link) or "never".
         events: where progress is logged, for programs that look on; None is nowhere.
         epoch: for which parts are dealt; from the second on, older parts are given up.
+        quiet: no progress on stderr.
     """
 
     to: str
@@ -39,3 +40,4 @@ class Settings:
     share: str = "auto"
     events: Path | None = None
     epoch: int = 0
+    quiet: bool = False

@@ -51,7 +51,9 @@ class Stager:
         self._neighbours = nobody(world.size)
         logged = settings.events if world.rank == 0 else None
         self._progress = StagingProgress(
-            node_names=self._names, events=None if logged is None else EventLog(logged)
+            node_names=self._names,
+            events=None if logged is None else EventLog(logged),
+            quiet=settings.quiet,
         )
         self._rank = Rank(
             world=world,

@@ -25,10 +25,12 @@ class StagingProgress:
         node_names: Sequence[str],
         stream: TextIO | None = None,
         events: EventLog | None = None,
+        quiet: bool = False,
     ) -> None:
         self._names = node_names
         self._stream = stream or sys.stderr
         self._events = events
+        self._quiet = quiet
         self._wanted: Sequence[int] = ()
         self._title = ""
         self._started = self._printed = time.monotonic()
@@ -48,8 +50,9 @@ class StagingProgress:
             self._tell("end", done_bytes, time.monotonic() - self._started)
 
     def say(self, line: str) -> None:
-        self._stream.write(f"sbtrain-stage: {line}\n")
-        self._stream.flush()
+        if not self._quiet:
+            self._stream.write(f"sbtrain: {line}\n")
+            self._stream.flush()
 
     def show(self, done_bytes: Sequence[int]) -> None:
         now = time.monotonic()

@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Verdict:
         action="end",
         exit_code=LaunchError.exit_code,
         cause="failed",
-        words="the attempt ended, and nobody said why",
+        words="error: the attempt ended, and nobody said why",
     )
 
 

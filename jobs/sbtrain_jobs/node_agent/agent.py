@@ -24,6 +24,7 @@ from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.node_agent.temporary import temporary_folder
 from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess
+from sbtrain_jobs.node_agent.trainer_streams import LogFile, TrainerStreams
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.script_imports import joins
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
@@ -123,8 +124,8 @@ class Agent:
             except queue.Empty:
                 event = None
             match event:
-                case Start(addresses=addresses) if not self._trainers and not finishing:
-                    self._start(addresses)
+                case Start() if not self._trainers and not finishing:
+                    self._start(event)
                 case Finish():
                     finishing = True
                     self._finish(event)
@@ -135,8 +136,8 @@ class Agent:
                     if finishing and not self._running():
                         return 0
                     sys.stderr.write(
-                        f"sbtrain: {self._name}: no connection to the supervisor any more; "
-                        "ending trainers\n"
+                        f"sbtrain: warning: {self._name}: no connection to the supervisor any "
+                        "more; ending trainers\n"
                     )
                     self._end_all(grace_s=ORPHAN_GRACE_S)
                     return LaunchError.exit_code
@@ -144,7 +145,7 @@ class Agent:
             if finishing and not self._running():
                 return 0
 
-    def _start(self, addresses: tuple[str, ...]) -> None:
+    def _start(self, told: Start) -> None:
         shebang = first_line(self._plan.script)
         if uses_training_api(self._plan.script):
             self._ignored = tuple(n for n in self._signals if n != signal.SIGTERM)
@@ -161,7 +162,7 @@ class Agent:
                 attempt=self._attempt,
                 job_id=self._environ.get("SLURM_JOB_ID", ""),
                 plan_path=self._plan_path,
-                addresses=addresses,
+                addresses=told.addresses,
                 data=self._data,
                 control=self._control,
                 token=self._environ["SBTRAIN_TOKEN"],
@@ -172,23 +173,24 @@ class Agent:
             if rank == chief_rank(self._plan):
                 port.share()
             try:
-                self._trainers.append(self._trainer(rank, argv, gained))
+                self._trainers.append(self._trainer(rank, argv, gained, told))
             except (OSError, SbtrainError) as error:
+                hint = getattr(error, "hint", None)
                 sys.stderr.write(
-                    f"sbtrain: {self._name}: cannot start "
+                    f"sbtrain: error: {self._name}: cannot start "
                     f"{role_name(self._plan.roles[rank])}: {error}\n"
+                    + (f"sbtrain: {hint}\n" if hint else "")
                 )
                 self._reported.add(rank)
                 self._say(RoleEnded(rank=rank, returncode=NOT_STARTED))
 
     def _trainer(
-        self, rank: int, argv: tuple[str, ...], gained: Mapping[str, str]
+        self, rank: int, argv: tuple[str, ...], gained: Mapping[str, str], told: Start
     ) -> TrainerProcess:
-        name = role_name(self._plan.roles[rank])
         return TrainerProcess(
             argv,
             rank=rank,
-            log=self._folder.trainer_log(name),
+            streams=self._streams(rank, told),
             environment={
                 **self._environ,
                 **self._temporary,
@@ -196,7 +198,19 @@ class Agent:
                 **import_path(self._plan, self._environ.get("PYTHONPATH", "")),
             },
             ignored_signals=self._ignored,
-            copy_to=sys.stdout.buffer if rank == chief_rank(self._plan) else None,
+        )
+
+    def _streams(self, rank: int, told: Start) -> TrainerStreams:
+        """The chief's are the job's: where these are two, its log is two files as well."""
+        name = role_name(self._plan.roles[rank])
+        log = self._folder.trainer_log(name)
+        if rank != chief_rank(self._plan):
+            return TrainerStreams(stdin=told.stdin, stdout=LogFile(path=log))
+        stderr = LogFile(path=self._folder.trainer_errors(name), copy_to=sys.stderr.buffer)
+        return TrainerStreams(
+            stdin=told.stdin,
+            stdout=LogFile(path=log, copy_to=sys.stdout.buffer),
+            stderr=stderr if told.stderr_apart else None,
         )
 
     def _report_ended(self) -> None:

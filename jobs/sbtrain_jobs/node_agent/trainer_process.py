@@ -1,24 +1,18 @@
-"""One trainer's process, as the agent of its node sees it: start, watch, end, never lose one.
-
-Its output goes straight into its log file, so that nothing is lost and nothing blocks when
-the agent is slow or gone; the chief's is copied from there to the job's output.
-"""
+"""One trainer's process, as its node's agent sees it: start, watch, end, never lose one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
+from sbtrain_jobs.node_agent.trainer_streams import TrainerStreams
 from sbtrain_jobs.process import start_process
 from sbtrain_jobs.signals import handles
 
-COPY_BYTES = 1 << 16
 TERM_TO_KILL_S = 5.0  # of the grace, for trainers that have had another signal first
 
 
@@ -30,7 +24,8 @@ class TrainerProcess:
 
     Raises:
         CommandMissingError: the program is not there.
-        OSError: the log file cannot be opened.
+        OSError: a log file cannot be opened.
+        LaunchError: its standard input cannot.
     """
 
     def __init__(
@@ -38,29 +33,28 @@ class TrainerProcess:
         argv: Sequence[str],
         *,
         rank: int,
-        log: Path,
+        streams: TrainerStreams,
         environment: Mapping[str, str],
         ignored_signals: Sequence[signal.Signals],
-        copy_to: BinaryIO | None,
     ) -> None:
         self.rank = rank
-        self.log = log
         self.returncode: int | None = None
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._copied_bytes = os.fstat(descriptor).st_size
-        self._copy_to = copy_to
-        try:
-            with os.fdopen(descriptor, "wb") as stream, ignored(ignored_signals):
-                self._process = start_process(
-                    argv, env=environment, stdout=stream, stderr=stream, outlives_us=False
-                )
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(log)) from error
+        self._streams = streams
+        with streams.opened() as (stdin, stdout, stderr), ignored(ignored_signals):
+            self._process = start_process(
+                argv,
+                env=environment,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                outlives_us=False,
+            )
         self._term_at_s: float | None = None
         self._kill_at_s: float | None = None
 
     def look(self) -> bool:
-        """Copy new output, kill when its grace is over; whether it has ended."""
+        """Copy new output, kill when its grace is over; whether it has ended, and all of its
+        output is copied."""
         if self.returncode is not None:
             return True
         if self._term_at_s is not None and time.monotonic() >= self._term_at_s:
@@ -69,12 +63,11 @@ class TrainerProcess:
         if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
             self._signal(signal.SIGKILL)
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            self.copy_output()
+        if ended is not None:
+            self._signal(signal.SIGKILL)  # what it left behind in its session
+        if not self._streams.copied() or ended is None:
             return False
-        self._signal(signal.SIGKILL)  # what it left behind in its session
         self.returncode = self._process.wait()
-        self.copy_output()
         return True
 
     def end(self, *, grace_s: float) -> None:
@@ -111,21 +104,6 @@ class TrainerProcess:
 
     def _kill_by(self, at_s: float) -> None:
         self._kill_at_s = at_s if self._kill_at_s is None else min(self._kill_at_s, at_s)
-
-    def copy_output(self) -> None:
-        """Append to copy_to what the log has gained."""
-        if self._copy_to is None:
-            return
-        try:
-            with self.log.open("rb") as stream:
-                stream.seek(self._copied_bytes)
-                while block := stream.read(COPY_BYTES):
-                    self._copy_to.write(block)
-                    self._copied_bytes += len(block)
-            self._copy_to.flush()
-        except OSError as error:
-            self._copy_to = None  # the log file has it all
-            sys.stderr.write(f"sbtrain: output is no longer copied from {self.log}: {error}\n")
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,10 @@
-"""One line on the job's stderr for each phase, and while training one every half minute."""
+"""What sbtrain says on the job's stderr: a line for each phase, while training one every half
+minute; where its user wants it quiet, warnings and errors alone."""
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -9,6 +12,7 @@ from collections.abc import Callable
 from sbtrain_perf.wording import duration
 
 EVERY_S = 30.0
+ALWAYS_SAID = ("error: ", "warning: ")
 
 
 class ProgressLines:
@@ -18,17 +22,20 @@ class ProgressLines:
         self,
         *,
         steps: int,
+        quiet: bool = False,
         write: Callable[[str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._steps = steps
+        self._quiet = quiet
         self._write = write or _to_stderr
         self._clock = clock
         self._said_s: float | None = None  # when the last line on steps was written
         self._said_step = 0
 
     def say(self, words: str) -> None:
-        self._write(f"sbtrain: {words}\n")
+        if not self._quiet or words.startswith(ALWAYS_SAID):
+            self._write("".join(f"sbtrain: {line}\n" for line in words.splitlines()))
 
     def step(self, step: int) -> None:
         """Step `step` ended. Says so at the first call and then every EVERY_S seconds."""
@@ -47,5 +54,17 @@ class ProgressLines:
 
 
 def _to_stderr(text: str) -> None:
-    sys.stderr.write(text)
+    sys.stderr.write(text if _begins_a_line(2) else f"\n{text}")
     sys.stderr.flush()
+
+
+def _begins_a_line(descriptor: int) -> bool:
+    """Whether what is written now begins a line of its own, as far as a file tells."""
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+            return True
+        with open(f"/proc/self/fd/{descriptor}", "rb") as stream:  # noqa: PTH123
+            return os.pread(stream.fileno(), 1, found.st_size - 1) in (b"\n", b"")
+    except OSError:
+        return True

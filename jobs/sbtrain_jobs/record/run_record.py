@@ -58,7 +58,7 @@ class RunRecord:
         earlier: Sequence[AttemptRecord],
         lead_rank: int,
     ) -> None:
-        self.progress = ProgressLines(steps=plan.steps)
+        self.progress = ProgressLines(steps=plan.steps, quiet=plan.quiet)
         self._plan = plan
         self._job = job
         self._attempt = attempt

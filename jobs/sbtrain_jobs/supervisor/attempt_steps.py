@@ -13,7 +13,11 @@ from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.events import Events
-from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
+from sbtrain_jobs.supervisor.srun_commands import (
+    agent_command,
+    srun_environment,
+    staging_command,
+)
 from sbtrain_jobs.supervisor.srun_step import SlurmStep
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_perf.request import Plan
@@ -51,7 +55,7 @@ class AttemptSteps:
             "SBTRAIN_TOKEN": attempt.token,
             RESUME_UP_TO: str(max(before, default=0)),
         }
-        self._environ = {**attempt.environ, **own}
+        self._environ = {**srun_environment(attempt.environ), **own}
         self._sink = attempt.events.put
         self._current: SlurmStep | None = None
 

@@ -113,9 +113,8 @@ class Aftermath:
 
     def _end(self, verdict: Verdict, outcome: Outcome) -> int:
         if verdict.cause == "failed" and outcome.failure is not None:
-            self._say(f"error: {outcome.failure.words}")
-            if outcome.failure.hint:
-                self._say(outcome.failure.hint)
+            failure = outcome.failure
+            self._say("\n".join(filter(None, (f"error: {failure.words}", failure.hint))))
         if verdict.words:
             self._say(verdict.words)
         self._record.write(
@@ -171,8 +170,10 @@ class Aftermath:
             self._record.write("ended", cause="cancelled", exit_code=EXIT_ENDED_BY_NOTICE)
             self._say("the job was cancelled: it is not requeued")
             return EXIT_ENDED_BY_NOTICE
-        self._say(f"error: the job was not requeued: {result.problem}")
-        self._say(f"requeue it by hand: scontrol requeue {self._job.job_id}")
+        self._say(
+            f"error: the job was not requeued: {result.problem}\n"
+            f"requeue it by hand: scontrol requeue {self._job.job_id}"
+        )
         return verdict.exit_code
 
     def _stay(self, within_s: float) -> None:

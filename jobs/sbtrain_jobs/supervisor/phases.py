@@ -12,9 +12,9 @@ from __future__ import annotations
 import queue
 import signal
 import time
-from pathlib import Path
 from typing import Literal
 
+from sbtrain_jobs.batch_step import BatchStep
 from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
@@ -27,7 +27,7 @@ from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
-from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_lines
+from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_words
 from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
@@ -59,7 +59,8 @@ OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry ou
 class AttemptPhases:
     """Runs to its Outcome in the calling thread."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, *, step: BatchStep) -> None:
+        self._step = step
         self._plan = plan = attempt.plan
         self._job = job = attempt.job
         self._folder = attempt.folder
@@ -119,7 +120,8 @@ class AttemptPhases:
         self._say(f"all nodes met; starting {count(len(self._plan.roles), 'trainer')}")
         if words := apart_by_launch(self._plan):
             self._say(f"warning: {words}")
-        self._tell_agents(Start(addresses=addresses))
+        stdin, apart = self._step.stdin, self._step.stderr_apart
+        self._tell_agents(Start(addresses=addresses, stdin=stdin, stderr_apart=apart))
 
     # -- events ------------------------------------------------------------------------
 
@@ -190,11 +192,9 @@ class AttemptPhases:
         if self._phase != "training":
             return
         if returncode != 0 and self._noticed_s is None:
-            self._fail(
-                returncode,
-                f"{self._roster.describe(rank)} {how_it_ended(returncode)}",
-                log=self._folder.trainer_log(self._roster.role_name(rank)),
-            )
+            said = last_words(self._folder, self._roster.role_name(rank))
+            ended = f"{self._roster.describe(rank)} {how_it_ended(returncode)}"
+            self._fail(returncode, f"{ended}; {said}")
         elif self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
         elif returncode == 0 and (left := self._tally.left_behind(rank)):
@@ -275,9 +275,7 @@ class AttemptPhases:
         # Those that did not join save on a signal, if they save at all.
         self._begin_ending(grace_s=FAILED_GRACE_S if self._world.spoke else self._grace_s())
 
-    def _fail(self, code: int, words: str, *, hint: str = "", log: Path | None = None) -> None:
-        if log is not None:
-            words += f"; the end of {log}:\n" + last_lines(log)
+    def _fail(self, code: int, words: str, *, hint: str = "") -> None:
         if self._failure is None:
             self._failure = Failure(
                 code=code, words=words, hint=hint, first=self._noticed_s is None

@@ -1,8 +1,25 @@
-"""The steps that the supervisor starts, as argument lists of srun: pure functions."""
+"""The steps that the supervisor starts, as argument lists of srun, and the environment that
+srun itself is started with: pure functions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sbtrain_perf.request import Plan
+
+# By these srun would label, redirect or add to what goes into the job's output.
+_OF_STREAMS = frozenset(
+    (
+        *("SLURM_LABELIO", "SLURM_UNBUFFEREDIO", "SLURM_DEBUG", "SRUN_DEBUG"),
+        *("SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE"),
+        *("SRUN_INPUT", "SRUN_OUTPUT", "SRUN_ERROR"),
+    )
+)
+
+
+def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The streams of our steps are those of the job, whatever its user tells srun."""
+    return {name: value for name, value in environ.items() if name not in _OF_STREAMS}
 
 
 def agent_command(plan: Plan, *, python: str, plan_path: str) -> tuple[str, ...]:
@@ -43,6 +60,7 @@ def staging_command(
         report,
         "--events",
         events,
+        *(("--quiet",) if plan.quiet else ()),
         *plan.data.paths,
     )
 
@@ -69,4 +87,5 @@ def _one_task_a_node(plan: Plan) -> tuple[str, ...]:
         "--overlap",  # a monitor's or debugger's step must not wait for ours to end
         "--cpu-bind=none",  # a trainer has many threads: all cores of the allocation
         "--export=ALL",
+        "--quiet",
     )

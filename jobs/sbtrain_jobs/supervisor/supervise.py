@@ -117,7 +117,7 @@ def supervise(
             token=secrets.token_hex(16),
         )
         if ways is None:
-            outcome = AttemptPhases(attempt).run()
+            outcome = AttemptPhases(attempt, step=step).run()
         else:
             outcome = ScriptPhases(attempt, step=step, ways=ways).run()
         return Aftermath(

@@ -1,10 +1,12 @@
-"""How a trainer's process ended and what its log says last, in words for an error."""
+"""How a trainer's process ended and what its logs say last, in words for an error."""
 
 from __future__ import annotations
 
 import os
 import signal
 from pathlib import Path
+
+from sbtrain_jobs.run_folder import AttemptFolder
 
 LAST_LINES = 8
 LAST_BYTES = 4096
@@ -17,6 +19,21 @@ def how_it_ended(returncode: int) -> str:
         return f"was ended by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"was ended by signal {-returncode}"
+
+
+def last_words(folder: AttemptFolder, role_name: str) -> str:
+    """The ends of a trainer's logs: of its stderr, where that has a file of its own and
+    something is in it, and of its output."""
+    log, errors = folder.trainer_log(role_name), folder.trainer_errors(role_name)
+    logs = [path for path in (errors, log) if _holds_something(path)] or [log]
+    return "\n".join(f"the end of {path}:\n{last_lines(path)}" for path in logs)
+
+
+def _holds_something(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def last_lines(log: Path) -> str:

@@ -54,9 +54,12 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """addresses[r] is host:port of plan.roles[r]."""
+    """addresses[r] is host:port of plan.roles[r]. stdin: the file that every trainer reads.
+    stderr_apart: that of the job is not where its stdout goes."""
 
     addresses: tuple[str, ...]
+    stdin: str = "/dev/null"
+    stderr_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

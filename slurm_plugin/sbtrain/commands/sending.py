@@ -143,7 +143,7 @@ def _announce(
         sys.stderr.write(f"sbtrain: warning: {error.message}; sbtrainctl will not list it\n")
     if submitted.messages and not (quiet and "error" not in submitted.messages):
         sys.stderr.write(submitted.messages)
-    if not quiet:
+    if not plan.quiet:
         sys.stderr.write(f"sbtrain: {plan.reason}\nsbtrain: run folder {plan.run_dir}\n")
 
 

@@ -48,12 +48,13 @@ def additions(asked: Asked, plan: Plan) -> Additions:
 
 def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
     """The plan with every option that sbatch gets, for the job side to look up: the signal
-    by its full name, however the user spelt it."""
+    by its full name, however the user spelt it; and whether that side is to be quiet."""
     words = (*added.directives, *plan.sbatch_options, *added.words)
     spelt = last_value(asked.settings, "signal")
     if spelt:
         words = (*words, f"--signal={spelt}")
-    return dataclasses.replace(plan, sbatch_options=words)
+    quiet = given(asked.settings, "quiet")
+    return dataclasses.replace(plan, sbatch_options=words, quiet=quiet)
 
 
 def lead_s(plan: Plan, limit_s: float | None) -> int:
@@ -109,7 +110,7 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
         yield Addition(word="--no-requeue", why=why)
     elif said == "requeue" and not plan.resumable and ranks:
         yield Addition(word="--no-requeue", why=why, narrows=True)
-    if not given(settings, "open-mode") and (ranks or plan.resumable):
+    if not given(settings, "open-mode") and plan.resumable:
         yield Addition(word="--open-mode=append", why="later attempts add to the output")
     if not given(settings, "job-name") and not named_otherwise(asked.directives):
         yield Addition(word=f"--job-name={asked.script.name}", why="as sbatch names it")

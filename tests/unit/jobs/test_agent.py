@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -16,6 +17,10 @@ from played_supervisor import eventually
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
 from sbtrain_jobs.node_agent.agent import first_line, node_index, uses_training_api
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess, ignored
+from sbtrain_jobs.node_agent.trainer_streams import (
+    LogFile,
+    TrainerStreams,
+)
 from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.staged_data import staged_paths
 from sbtrain_jobs.supervisor.staging_step import why_failed
@@ -64,14 +69,17 @@ def test_the_first_line_of_a_script(tmp_path: Path, content: bytes, line: str) -
     assert first_line(str(script)) == line
 
 
+def logged(folder: Path, *, copy_to: BinaryIO | None = None) -> TrainerStreams:
+    return TrainerStreams(stdout=LogFile(path=folder / "worker-0.log", copy_to=copy_to))
+
+
 def trainer(tmp_path: Path, code: str, *, copy: bool = False) -> TrainerProcess:
     return TrainerProcess(
         [sys.executable, "-c", code],
         rank=0,
-        log=tmp_path / "worker-0.log",
+        streams=logged(tmp_path, copy_to=io.BytesIO() if copy else None),
         environment=os.environ,
         ignored_signals=[signal.SIGUSR1],
-        copy_to=io.BytesIO() if copy else None,
     )
 
 
@@ -89,10 +97,9 @@ def test_output_is_in_the_log_and_copied_whole(tmp_path: Path) -> None:
     process = TrainerProcess(
         [sys.executable, "-c", "print('x' * 300_000); raise SystemExit(3)"],
         rank=0,
-        log=tmp_path / "worker-0.log",
+        streams=logged(tmp_path, copy_to=sink),
         environment=os.environ,
         ignored_signals=[],
-        copy_to=sink,
     )
     assert wait_for(process) == 3
     assert sink.getvalue() == b"x" * 300_000 + b"\n"
@@ -109,10 +116,9 @@ def test_a_closed_output_does_not_end_training(
         process = TrainerProcess(
             [sys.executable, "-c", "print('hello')"],
             rank=0,
-            log=tmp_path / "worker-0.log",
+            streams=logged(tmp_path, copy_to=sink),
             environment=os.environ,
             ignored_signals=[],
-            copy_to=sink,
         )
         assert wait_for(process) == 0
     assert "no longer copied" in capsys.readouterr().err
@@ -150,10 +156,9 @@ def shell(tmp_path: Path, lines: str) -> TrainerProcess:
     process = TrainerProcess(
         ["/bin/bash", "-c", f"{lines}\necho on; while :; do sleep 0.05; done"],
         rank=0,
-        log=tmp_path / "worker-0.log",
+        streams=logged(tmp_path),
         environment=os.environ,
         ignored_signals=[],
-        copy_to=None,
     )
     while "on" not in (tmp_path / "worker-0.log").read_text():
         time.sleep(0.02)
@@ -267,10 +272,9 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         TrainerProcess(
             ["/no/such/python"],
             rank=0,
-            log=tmp_path / "worker-0.log",
+            streams=logged(tmp_path),
             environment=os.environ,
             ignored_signals=[],
-            copy_to=None,
         )
 
 

@@ -200,14 +200,23 @@ def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
     )
 
 
-def test_staging_names_every_source_and_the_plans_mpi() -> None:
-    plan = example_plan(data=DataSet(paths=("/s/a b.h5", "/s/tree")))
-    argv = staging_command(
-        plan, python="/v/python", report="/r/stage.json", events="/r/e", scratch="/tmp/%n"
+def staging(*paths: str, quiet: bool = False) -> tuple[str, ...]:
+    return staging_command(
+        example_plan(data=DataSet(paths=paths), quiet=quiet),
+        python="/v/python",
+        report="/r/stage.json",
+        events="/r/e",
+        scratch="/tmp/%n",
     )
+
+
+def test_staging_names_every_source_and_the_plans_mpi() -> None:
+    argv = staging("/s/a b.h5", "/s/tree")
     assert "--mpi=pmi2" in argv
     assert argv[-2:] == ("/s/a b.h5", "/s/tree")
     assert argv[argv.index("--to") + 1] == "/tmp/%n"
+    assert "--quiet" not in argv[argv.index("run") :]
+    assert staging("/s/tree", quiet=True)[-2:] == ("--quiet", "/s/tree")
 
 
 def test_ranks_on_a_node_are_in_plan_order() -> None:

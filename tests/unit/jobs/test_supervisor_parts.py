@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sbtrain_jobs.ending import cause
 from sbtrain_jobs.ending.cause import CauseFound, CauseInquiry, end_cause, requeue
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandFailedError, LaunchError
+from sbtrain_jobs.process import start_process
 from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, LedgerEntry, attempts
 from sbtrain_jobs.record.progress_lines import ProgressLines
 from sbtrain_jobs.record.run_record import RunRecord, steps_beyond
@@ -424,6 +426,34 @@ def test_progress_comes_at_most_every_half_minute() -> None:
         "sbtrain: step 301/1000, 10 steps/s, about 1 min 10 s left\n",
         "sbtrain: step 601/1000, 10 steps/s, about 40 s left\n",
     ]
+
+
+def test_every_line_is_marked_as_ours_and_only_what_went_wrong_is_said_to_the_quiet() -> None:
+    said: dict[bool, list[str]] = {False: [], True: []}
+    for quiet, lines in said.items():
+        progress = ProgressLines(steps=9, quiet=quiet, write=lines.append)
+        progress.say("all nodes met")
+        progress.step(1)
+        progress.say("warning: no timing log")
+        progress.say("error: worker 1 failed:\n    Error\nmend it")
+    wrong = [
+        "sbtrain: warning: no timing log\n",
+        "sbtrain: error: worker 1 failed:\nsbtrain:     Error\nsbtrain: mend it\n",
+    ]
+    assert said[True] == wrong
+    assert said[False] == ["sbtrain: all nodes met\n", "sbtrain: step 1/9\n", *wrong]
+
+
+def test_a_line_of_ours_begins_where_the_programs_has_not_ended(tmp_path: Path) -> None:
+    path = tmp_path / "job.err"
+    for before in ("", "whole\n", "half a line"):
+        path.write_text(before)
+        module = "sbtrain_jobs.record.progress_lines"
+        code = f"from {module} import ProgressLines; ProgressLines(steps=1).say('x')"
+        with path.open("ab") as stream:
+            process = start_process([sys.executable, "-c", code], stderr=stream)
+        assert process.wait() == 0
+        assert path.read_text().splitlines() == [*before.splitlines(), "sbtrain: x"]
 
 
 # -- the job and its folders -----------------------------------------------------------

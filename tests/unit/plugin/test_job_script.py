@@ -106,6 +106,13 @@ def test_nothing_is_added_where_the_user_spoke() -> None:
     assert added.words == ()
 
 
+def test_later_attempts_add_to_the_output_where_there_can_be_any() -> None:
+    for resumable in (True, False):
+        plan = example_plan(resumable=resumable)
+        words = additions(asked_for(""), plan).directives
+        assert ("--open-mode=append" in words) == resumable
+
+
 def test_the_environment_counts_as_the_users_word() -> None:
     environ = {"SBATCH_PARTITION": "spot", "SBATCH_OPEN_MODE": "truncate"}
     added = additions(asked_for("", environ=environ), example_plan())

@@ -25,7 +25,7 @@ def test_progress_names_the_node_that_is_behind(
     now_s[0] += 4.0
     progress.show((800, 400))
     assert said.getvalue() == (
-        "sbtrain-stage: staging d.h5: 400 B of 1 KB, 100 B/s, 6 s left; c2 is 400 B behind\n"
+        "sbtrain: staging d.h5: 400 B of 1 KB, 100 B/s, 6 s left; c2 is 400 B behind\n"
     )
     now_s[0] += 6.0
     progress.end((1000, 1000))
@@ -43,6 +43,22 @@ def test_progress_names_the_node_that_is_behind(
     }
     assert (lines[2]["seconds"], lines[2]["bytes_1_s"]) == (10.0, 100)
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_quiet_progress_is_in_the_log_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    log, said = tmp_path / "events.jsonl", io.StringIO()
+    progress = StagingProgress(
+        node_names=("c1",), stream=said, events=EventLog(log), quiet=True
+    )
+    progress.begin("staging d.h5", (1000,))
+    now_s[0] += 4.0
+    progress.show((400,))
+    assert said.getvalue() == ""
+    assert len(log.read_text().splitlines()) == 2
 
 
 def test_the_newest_event_of_a_torn_log(tmp_path: Path) -> None:
