@@ -14,7 +14,7 @@ from typing import BinaryIO
 from sbtrain_jobs.errors import LaunchError
 
 COPY_BYTES = 1 << 16
-MOST_AT_ONCE_BYTES = 1 << 22  # then the agent looks at its other duties
+MOST_AT_ONCE_BYTES = 1 << 24  # then the agent looks at its other duties
 
 
 @dataclass(slots=True, kw_only=True)
