@@ -255,7 +255,7 @@ def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
         )
     if partition.preemptible and not plan.resumable:
         then = "a preempted run ends there, it is not requeued"
-        if plan.launch == "script":
+        if plan.launch == "script" and not forbidden:
             then = "a preempted run begins anew, if the cluster requeues it"
         said.append(f"{plan.partition} may preempt, and {why}: {then}")
     elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:

@@ -106,7 +106,7 @@ def _planned(
     warn(found, who="sbtrain", strict=strict)
     if talks:
         tell(script_notes(asked, line), who="sbtrain")
-    with told_while_slow("weighing plans, and asking Slurm how long they would wait"):
+    with told_while_slow("weighing plans, and asking Slurm about its queue"):
         outcome = decide(asked, around, client)
     chosen = outcome.decision.chosen
     later = [one for one in lint(*call, place, plan=chosen) if one not in found]

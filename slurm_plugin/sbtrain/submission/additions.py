@@ -106,9 +106,9 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
     why = f"by {forbidden}" if forbidden else "nothing says that it resumes"
     if said is None and plan.resumable:
         yield Addition(word="--requeue", why="it resumes from its checkpoints")
-    elif said is None and ranks:
+    elif said is None and (ranks or forbidden):
         yield Addition(word="--no-requeue", why=why)
-    elif said == "requeue" and not plan.resumable and ranks:
+    elif said == "requeue" and not plan.resumable and (ranks or forbidden):
         yield Addition(word="--no-requeue", why=why, narrows=True)
     if not given(settings, "open-mode") and plan.resumable:
         yield Addition(word="--open-mode=append", why="later attempts add to the output")

@@ -139,7 +139,7 @@ def decide(
     """Plan it.
 
     Args:
-        client: is asked how long the job would wait in each partition; None: not at all.
+        client: is asked about partitions, nodes and the queue; None: not at all.
         closed: partitions that have refused the job, and why.
 
     Raises:

@@ -20,10 +20,12 @@ from sbtrain_perf.request import NodeRange
 CHOSEN = {"--partition=spot", "--nodes=2", "--exclusive"}
 
 
-def asked(words: str) -> Asked:
-    script = Script(
-        name="a.sh", folder=Path("/home"), content=b"#!/bin/sh\nsrun hostname\n", shown="a.sh"
-    )
+SCRIPT = Script(
+    name="a.sh", folder=Path("/home"), content=b"#!/bin/sh\nsrun hostname\n", shown="a.sh"
+)
+
+
+def asked(words: str, script: Script = SCRIPT) -> Asked:
     line = split_command_line([*words.split(), "a.sh"], FLAGS)
     return ask(
         line,
@@ -62,6 +64,20 @@ def test_a_run_that_resumes_is_told_to_stop_and_comes_back() -> None:
     assert words - {"--requeue", "--open-mode=append", "--job-name=a.sh"} == {
         "--signal=B:USR1@60"
     }
+
+
+@pytest.mark.parametrize("theirs", ["", "--requeue"])
+def test_a_run_that_may_not_resume_is_never_requeued(theirs: str) -> None:
+    """Where nobody says so, a cluster may requeue every job."""
+    script = Script(
+        name="a.sh",
+        folder=Path("/home"),
+        content=f"#!/bin/sh\n#SBATCH -J a {theirs}\nsrun hostname\n".encode(),
+        shown="a.sh",
+    )
+    found = additions(asked("--train-no-resume", script), example_plan(resumable=False)).each
+    assert [one.word for one in found] == ["--no-requeue"]
+    assert found[0].narrows == bool(theirs)
 
 
 def test_every_addition_has_its_reason() -> None:

@@ -232,3 +232,4 @@ def test_a_script_that_runs_once_is_told_what_it_may_lose_where_that_is_known(
     spot = risks(long, "-p", "spot")
     assert "a preempted run begins anew, if the cluster requeues it" in spot
     assert "not requeued" not in spot
+    assert "ends there, it is not requeued" in risks(long, "-p", "spot", "--no-requeue")
