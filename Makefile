@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times
 .PHONY: help demo test test-long test-debian13 soak lint types layers clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9%-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 demo: $(VENV)/.runtime  ## Train, be preempted, resume and learn on a private Slurm
 	$(BIN)/python jobs/examples/demo.py --folder demo-run --cluster .sbtrain/cluster
