@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
     if not timings and not lived:
         raise TimingLogError(
             "there is no timing log to learn from",
-            hint="submit a run with sbtrain first; each attempt writes one",
+            hint="submit a run with sbtrain first; one whose script starts its ranks itself "
+            "writes it where they join()",
         )
     base = load_coefficients(learnt_coefficients(os.environ))
     result = _numbered(refit(timings, base, lived=lived), base)

@@ -35,12 +35,13 @@ from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import Launch, NodeRange, slurm_partition
+from sbtrain_perf.wording import count, duration
 
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
     from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.decision import Decision
-    from sbtrain_perf.request import ClusterShape, Request
+    from sbtrain_perf.request import ClusterShape, Plan, Request
 
 
 NONE_CLOSED: Mapping[str, str] = MappingProxyType({})
@@ -197,6 +198,8 @@ def decide(
         if invented and not asked.opened:
             why = "nothing is predicted: nothing says how many steps it takes (--train-steps)"
             plan = dataclasses.replace(plan, reason=why)
+        if plan.steps_known and not asked.opened:
+            plan = dataclasses.replace(plan, reason=_not_chosen(plan))
         own_signal = _signal_of(asked)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
@@ -226,6 +229,17 @@ class _Planner:
             run_dir=self.run_dir,
             queue_waits=queue_waits,
         )
+
+
+def _not_chosen(plan: Plan) -> str:
+    """What is said of a run whose partition and nodes are sbatch's."""
+    from sbtrain_perf.decision import dominant_in_words
+
+    where = f"{count(plan.nodes, 'node')} of {slurm_partition(plan.partition)}"
+    return (
+        f"predicted to take {duration(plan.prediction.total_s)} on {where}; "
+        f"{dominant_in_words(plan.prediction)}; partition and nodes are as sbatch has them"
+    )
 
 
 def _answers(

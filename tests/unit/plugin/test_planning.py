@@ -34,6 +34,15 @@ def chosen(found: Planned) -> Plan:
     return found.decision.chosen
 
 
+def test_of_what_sbatch_decides_nobody_says_that_it_was_chosen(tmp_path: Path) -> None:
+    words = ("--train-launch=script", "--train-samples=60000")
+    plan = chosen(outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path))
+    assert plan.reason.startswith("predicted to take ")
+    assert plan.reason.endswith("partition and nodes are as sbatch has them")
+    opened = chosen(outcome(*words, "--train-nodes=1", slurm=FakeSlurm(), tmp_path=tmp_path))
+    assert opened.reason.startswith("best trade of predicted time and cost")
+
+
 def test_an_idle_queue_changes_nothing(tmp_path: Path) -> None:
     alone = chosen(outcome("--train-steps=1000", slurm=None, tmp_path=tmp_path))
     asked = chosen(outcome("--train-steps=1000", slurm=FakeSlurm(), tmp_path=tmp_path))
