@@ -22,8 +22,7 @@ _WHERE = (
     (
         "train-layout",
         "L",
-        "allreduce, ps, ps:K (K parameter servers), or auto (all are weighed) [those that the "
-        "script can take part in]",
+        "allreduce, ps, ps:K (K servers), auto (all) [as far as SCRIPT takes part]",
     ),
     (
         "train-objective",
@@ -37,8 +36,7 @@ _HOW = (
     (
         "train-launch",
         "HOW",
-        "ranks (sbtrain starts them), script (it does so itself), none (as sbatch) [by what "
-        "the script does]",
+        "ranks (sbtrain starts them), script (it does), none (sbatch) [by SCRIPT]",
     ),
     (
         "train-checkpoint",
@@ -86,13 +84,11 @@ def help_text(width: int = 100) -> str:
     lines = ["usage: sbtrain [sbatch options] [--train-...] SCRIPT [ARGS]", ""]
     lines += wrapped(
         "Stands for sbatch: what does not ask for training is handed on to it as it is. A flag "
-        "of these, a #SBTRAIN line, join() in a Python script, or a Python script without a #! "
-        "line asks for a distributed training run: sbtrain chooses partition, number of nodes "
-        "and layout, brings the data to the nodes, starts SCRIPT, and puts a run that resumes "
-        "back into the queue after a preemption. A SCRIPT that starts its ranks itself, or is "
-        "no Python, runs once, with the partition and nodes that sbatch gives it, unless "
-        "--train-nodes, --train-objective, --train-steps or --train-epochs leaves them to "
-        "sbtrain. In [brackets]: what counts when nothing is said."
+        "of these, a #SBTRAIN line, join() in a Python script, or one without a #! line asks "
+        "for a training run: sbtrain chooses partition, nodes and layout, brings the data to "
+        "the nodes, starts SCRIPT, and requeues a run that resumes after a preemption. Of a "
+        "SCRIPT that starts its ranks itself it chooses nothing unless nodes, objective, steps "
+        "or epochs are asked for. In [brackets]: what counts when nothing is said."
     )
     for title, flags in GROUPS:
         lines += ["", f"{title}:"]
