@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, field
-from typing import Literal, Union
+from typing import Literal, Union, get_args
 
 from sbtrain_perf.codec import ShapeError, decode
 from sbtrain_perf.values import dataclass
@@ -177,26 +177,7 @@ Message = Union[
     Saved,
 ]
 
-_KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind
-    for kind in (
-        Hello,
-        Ready,
-        Start,
-        RoleEnded,
-        Notice,
-        Finish,
-        StepsBegun,
-        Apart,
-        StepsDone,
-        StepsOver,
-        PhaseDone,
-        Hold,
-        Held,
-        StopAfter,
-        Saved,
-    )
-}
+_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def to_line(message: Message) -> bytes:
