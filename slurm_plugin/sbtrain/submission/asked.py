@@ -65,8 +65,8 @@ class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
     written, the one that counts last. sbatch_words: those of the command line, untouched.
     opened: the plan may choose what the user did not say; otherwise sbatch does. launches: the
-    lines on which the script starts processes on its nodes. quiet: by a word of the command
-    line, which alone keeps sbatch from telling the id."""
+    lines on which the script starts processes on its nodes. quiet: how often the command line
+    says so, which alone keeps sbatch from telling the id; said twice, errors too."""
 
     request: Request
     options: TrainOptions
@@ -76,7 +76,7 @@ class Asked:
     sbatch_words: tuple[str, ...]
     opened: bool = True
     launches: tuple[LaunchLine, ...] = ()
-    quiet: bool = False
+    quiet: int = 0
 
     @property
     def launch(self) -> Launch:
@@ -146,7 +146,7 @@ def ask(
         sbatch_words=line.sbatch_words,
         opened=opened,
         launches=launches,
-        quiet=given(line.settings, "quiet"),
+        quiet=sum(one.name == "quiet" for one in line.settings),
     )
 
 
