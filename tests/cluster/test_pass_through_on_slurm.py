@@ -69,6 +69,8 @@ ONCE = (
     "sbatch nope.sh; echo $?; sbatch < /dev/null; echo $?; sbatch --mail-type=x; echo $?",
     "for q in -H -HQ -HQQ; do sbatch $q <<< $'#!/bin/sh\\n#SLURM -n2\\n'; done",
     "sbatch -c 0 --cl x job.sh; echo $?; sbatch --e=x --wrap true; echo $?; sbatch -I; echo $?",
+    "sbatch --test-only --cl x job.sh; echo $?; sbatch -d --comment=x job.sh; echo $?; "
+    "sbatch <<< $'#!/bin/sh\\n#SBATCH --gres help'; echo $?; SBATCH_GRES=help sbatch job.sh",
     "sbatch --wait=x -H job.sh; echo $?; sbatch <<< $'#!/bin/sh\\n#SBATCH --quiet=1'; echo $?",
     "sbatch -H <<< $'#!/bin/sh\\ntrue\\n#BSUB -n 2\\n#PBS -N no'; printf '#!/bin/sh\\ntrue\\n"
     "#PBS -N p\\n#PBS -l nodes=2' | sbatch -H",

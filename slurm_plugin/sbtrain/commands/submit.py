@@ -18,10 +18,11 @@ from sbtrain.options.pass_through import for_sbatch, of_script_that_runs_once
 from sbtrain_jobs.errors import CommandMissingError
 from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
+_OURS_SHOW = {"--train-explain", "--train-dry-run"}
 # With one of these a wrapper of sbatch has something shown, and does not submit by us.
-_SHOWS = {
+_SHOWS = _OURS_SHOW | {
     *("-h", "--help", "--usage", "-V", "--version"),
-    *("--test-only", "--train-explain", "--train-dry-run"),
+    "--test-only",
 }
 
 
@@ -58,7 +59,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         line = split_command_line(argv, FLAGS)
     except (SbatchUsageError, ScriptError) as error:
-        theirs = () if _SHOWS & set(argv) else of_script_that_runs_once(argv)
+        theirs = () if _OURS_SHOW & set(argv) else of_script_that_runs_once(argv)
         if not theirs:
             raise
         sys.stderr.write(f"sbtrain: warning: {error.message}: sbatch gets the call as it is\n")

@@ -18,6 +18,7 @@ from sbtrain.errors import SbatchUsageError, ScriptError
 from sbtrain.options.argv import (
     TRAIN_PREFIX,
     CommandLine,
+    Setting,
     given,
     last_value,
     split_command_line,
@@ -44,7 +45,7 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
     if line.shows_only:
         return None
     launch = [value for name, value in line.train if name == "train-launch"]
-    if (launch and launch[-1] == "none") or _shows_gres(line):
+    if (launch and launch[-1] == "none") or shows_gres(line.settings):
         return line.without_ours
     if line.train:
         return None
@@ -67,9 +68,9 @@ def of_script_that_runs_once(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept) if launch == "script" else ()
 
 
-def _shows_gres(line: CommandLine) -> bool:
+def shows_gres(settings: Sequence[Setting]) -> bool:
     """`--gres=help`: sbatch lists what there is, and ends."""
-    return any(one.name == "gres" and one.value == "help" for one in line.settings)
+    return any(one.name == "gres" and one.value == "help" for one in settings)
 
 
 def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:

@@ -18,10 +18,10 @@ from sbtrain.options.argv import CommandLine, heterogeneous, last_value
 from sbtrain.options.directives import DirectiveError, Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
-from sbtrain.options.pass_through import kept
+from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
 from sbtrain.slurm.kept_answers import KeptAnswers
-from sbtrain.submission.asked import Asked, ask, asked_signal
+from sbtrain.submission.asked import Asked, ask, asked_signal, environment_settings
 from sbtrain.submission.default_time import with_default_time
 from sbtrain.submission.launch_lines import launch_lines
 from sbtrain.submission.queue import (
@@ -108,6 +108,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         if once and (of_sbatch or isinstance(error, HeterogeneousError)):
             raise LeftToSbatchError(error.message) from error
         raise
+    if shows_gres((*directives.settings, *environment_settings(around.environ))):
+        raise LeftToSbatchError("--gres=help only shows what there is")
     options = read_flags(line.train, directives.train)
     launch = does
     if options.launch is not None and options.launch != "none":
