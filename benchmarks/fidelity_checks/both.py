@@ -20,6 +20,7 @@ from fidelity_checks.place import SEEN, Place
 LIMIT_S = 60.0
 _MOST_COMPONENTS = 8
 _PATIENCE = 10  # tenths of a second
+_ENDS_ITSELF = 40  # tenths of a second in which a call that does not wait is over
 _SETTLED_S = 1.2  # for the scheduler to have looked at every job
 _VOLATILE = {
     "JobId", "ArrayJobId", "HetJobId", "HetJobIdSet", "Priority", "LastSchedEval", "SubmitTime",
@@ -27,6 +28,7 @@ _VOLATILE = {
     "PreemptEligibleTime", "PreemptTime", "JobState", "SchedNodeList",
 }  # fmt: skip
 _COMPARED = ("code", "stdout", "stderr", "read", "options", "record", "script", "environment")
+_KEPT = ("SLURM_CONF", "SBTRAIN_HOME")  # by calls without an environment too
 _ID = re.compile(r"\b[5-9]\d{6}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
@@ -75,8 +77,21 @@ class Pair:
         return self.sbatch.differences(self.sbtrain)
 
 
-def do_both(place: Place, call: Call) -> Pair:
-    """The calls are done; the records of their jobs are yet to be read (`look`)."""
+def do_both(place: Place, call: Call, *, train: Sequence[str] = ()) -> Pair:
+    """The calls are done; the records of their jobs are yet to be read (`look`).
+
+    train: what sbtrain is told beyond the call.
+    """
+    folder = prepared(place, call)
+    return Pair(
+        call=call,
+        sbatch=done(place, call, folder, place.sbatch),
+        sbtrain=done(place, call, folder, place.sbtrain, train=train),
+    )
+
+
+def prepared(place: Place, call: Call) -> Path:
+    """The folder that a call is done in, with the files that it may name."""
     folder = place.made("call")
     (folder / "sub").mkdir()
     (folder / "in.txt").write_text("in\n")
@@ -85,11 +100,7 @@ def do_both(place: Place, call: Call) -> Pair:
     path = folder / call.name
     if call.text is not None:
         path.write_bytes(call.text)
-    return Pair(
-        call=call,
-        sbatch=_done(place, call, folder, place.sbatch),
-        sbtrain=_done(place, call, folder, place.sbtrain),
-    )
+    return folder
 
 
 def look(place: Place, pairs: Sequence[Pair]) -> None:
@@ -127,6 +138,7 @@ def _steady(line: str, job_id: str) -> str:
     fields = dict(word.partition("=")[::2] for word in words)
     kept = {name: value for name, value in fields.items() if name not in _VOLATILE}
     kept["Later"] = str(_minutes(fields, "EligibleTime")).replace("Unknown", "0")
+    kept["NumNodes"] = re.sub(r"^(\d+)-\1$", r"\1", kept.get("NumNodes", ""))
     kept["NumTasks"] = kept.get("NumTasks", "").replace("N/A", "1")  # until the scheduler looks
     kept["Deadline"] = str(_minutes(fields, "Deadline"))
     held = fields.get("Reason", "")
@@ -153,16 +165,19 @@ def _minutes(fields: Mapping[str, str], name: str) -> int | str:
     return round(apart_s / 600) * 10
 
 
-def _done(place: Place, call: Call, folder: Path, program: Path) -> Seen:
+def done(
+    place: Place, call: Call, folder: Path, program: Path, *, train: Sequence[str] = ()
+) -> Seen:
     noted = place.folder / "seen"
     noted.unlink(missing_ok=True)
     environ = {} if call.bare else dict(place.environ)
-    environ |= {"SLURM_CONF": place.environ["SLURM_CONF"], SEEN: str(noted)}
+    environ |= {name: place.environ[name] for name in _KEPT if name in place.environ}
+    environ[SEEN] = str(noted)
     for name, value in call.environ.items():
         environ.pop(name, None)
         if value is not None:
             environ[name] = value
-    words = [*call.words]
+    words = [*train, *call.words]
     if call.source == "substitution":
         words.append("/dev/fd/63")
     elif call.source == "directory":
@@ -221,11 +236,11 @@ def _run(
 
 def _end_job(place: Place, process: subprocess.Popen[bytes]) -> None:
     """Cancel the job that a call waits for, a while after it has it."""
-    for tenth in itertools.count(1):
+    for tenth in itertools.count(1 - _ENDS_ITSELF):
         time.sleep(0.1)
         if process.poll() is not None:
             return
-        if tenth % _PATIENCE == 0:
+        if tenth > 0 and tenth % _PATIENCE == 0:
             jobs = _noted(place)
             if not jobs and tenth > 5 * _PATIENCE:  # --export-file hides the note from sbatch
                 jobs = place.slurm("squeue", "-h", "-o%i", "-S-i").split()[:1]

@@ -16,7 +16,7 @@ _FROM_WEIGHTS = (70, 9, 5, 3, 3, 4, 5, 1)
 _NAMES = ("job.sh", "./job.sh", "sub/job.sh", "my job.sh", "j\u00f6b.sh", "job.py", "-x.sh",
           "\udce9.sh")  # fmt: skip
 _ARGUMENTS = ("a", "two words", "--nodes=3", "-N2", ":", "", "--train", "\u00fc", "*", "--help")
-_OUTER = {
+OUTER = {
     "SLURM_JOB_ID": "7", "SLURM_JOBID": "7", "SLURM_ARRAY_TASK_ID": "3",
     "SLURM_ARRAY_JOB_ID": "4", "SLURM_RESTART_COUNT": "2", "SLURM_MEM_PER_NODE": "100",
     "SLURM_MEM_PER_CPU": "50", "SLURM_GPUS": "1", "SLURM_EXCLUSIVE": "user",
@@ -34,6 +34,7 @@ _ODD = {
     "SLURM_DEBUG_FLAGS": "", "PYTHONPATH": "/opt/lib", "PYTHONWARNINGS": "error",
     "PYTHONPROFILEIMPORTTIME": "", "PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0",
 }  # fmt: skip
+_MOST_BYTES = 4_000_000
 _RAW = (b"no-equals-sign", b"TWICE=1", b"TWICE=2", b"=odd", b"\xff\xfe=\xff", b"")
 # Those that sbatch 22.05 reads beside SBATCH_<NAME> of the option.
 _OTHER_NAMES = {
@@ -71,27 +72,33 @@ class Call:
         )
 
 
-def random_call(seed: int, number: int) -> Call:
+def random_call(seed: int, number: int, *, planned: bool = False) -> Call:
+    """planned: none only has something shown, nor a script longer than sbatch takes."""
     rng = random.Random(f"{seed} {number}")
     words = list[str]()
     for place in range(_few(rng)):
         if place and rng.random() < 0.03:
             words.append(":")
-        words += option(rng, shows=place > 0)
+        words += option(rng, shows=not planned and place > 0)
     (source,) = rng.choices(FROM, _FROM_WEIGHTS)
     if source in ("null", "closed") and rng.random() < 0.5:
         words.append(f"--wrap={value(rng, 'wrap')}")
     if rng.random() < 0.01:
         words.append(f"--{rng.choice(list(VALUES))}")  # its value is the script's name
+    most = _MOST_BYTES if planned else None
     name = rng.choice(_NAMES) if rng.random() < 0.3 else "job.sh"
     arguments = rng.choices(_ARGUMENTS, k=rng.randint(0, 3)) if rng.random() < 0.2 else []
+    if planned:  # before it may stand an option without its value, which the script becomes
+        arguments = [word for word in arguments if word != "--help"]
     return Call(
         number=number,
         words=(*words, *(("--",) if name == "-x.sh" else ())),
         source=source,
         name=name,
         arguments=tuple(arguments) if source in ("file", "substitution") else (),
-        text=None if rng.random() < 0.01 else script_text(rng, python=name.endswith(".py")),
+        text=None
+        if rng.random() < 0.01
+        else script_text(rng, python=name.endswith(".py"))[:most],
         environ=_environ(rng),
         bare=rng.random() < 0.03,
         raw=tuple(rng.sample(_RAW, rng.randint(1, 4))) if rng.random() < 0.05 else (),
@@ -117,8 +124,8 @@ def _environ(rng: random.Random) -> dict[str, str | None]:
         for name in rng.sample(list(_ODD), rng.randint(1, 4)):
             changes[name] = _ODD[name]
     if rng.random() < 0.1:
-        for name in rng.sample(list(_OUTER), rng.randint(1, 8)):
-            changes[name] = _OUTER[name]
+        for name in rng.sample(list(OUTER), rng.randint(1, 8)):
+            changes[name] = OUTER[name]
     if rng.random() < 0.1:
         changes["LC_ALL"] = rng.choice(("C", "POSIX", "C.UTF-8", "nope", ""))
         changes["LANG"] = rng.choice((None, "C", "de_DE"))

@@ -3,10 +3,12 @@ environment of its own, as its users have it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from sbtrain.cluster import down, up
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = ("standard", "spot", "urgent")
 SEEN = "FIDELITY_SEEN"  # the file in which the cli_filter notes what sbatch has understood
+NOTED_ALONE = "FIDELITY_NOTED_ALONE"  # it goes no further then
 _LOCAL_CONF = """CliFilterPlugins=lua
 MinJobAge=120
 MaxJobCount=200000
@@ -35,7 +38,7 @@ end
 function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
 function slurm_cli_pre_submit(options, offset)
   note("options " .. offset .. " " .. slurm.json_cli_options(options))
-  return slurm.SUCCESS
+  return os.getenv("{NOTED_ALONE}") and slurm.ERROR or slurm.SUCCESS
 end
 function slurm_cli_post_submit(offset, job, step)
   note("job " .. job)
@@ -67,6 +70,13 @@ class Place:
             argv, env=dict(self.environ), capture_output=True, text=True, check=check,
             timeout=120, errors="surrogateescape", cwd=self.folder, stdin=subprocess.DEVNULL,
         ).stdout  # fmt: skip
+
+    def that_plans(self) -> Place:
+        """With what sbtrain depends on, as planning needs that, and a home for sbtrain."""
+        (installed,) = self.sbtrain.parents[1].glob("lib/python*/site-packages")
+        (installed / "needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        home = str(_folder(self.folder / "sbtrain-home"))
+        return dataclasses.replace(self, environ={**self.environ, "SBTRAIN_HOME": home})
 
     def partitions(self, state: str) -> None:
         """DOWN: jobs are taken and wait, whatever they ask for."""

@@ -1,10 +1,10 @@
 """Slurm's host lists: ``rack[1-2]n[01-03,7],login`` to names and back.
 
-Reads the whole grammar: several brackets in a name, text after the last bracket (which
-Slurm 22.05 itself refuses), zero padding, commas inside and outside brackets, blanks and
-newlines between names. Names come in Slurm's own order, because that order numbers the
-nodes of a job: the last bracket runs fastest, then the first, the second, and so on.
-Writes only what Slurm reads: brackets at the end of a name.
+Reads what Slurm reads: several brackets in a name, the last one at its end, zero padding,
+commas inside and outside brackets, blanks and newlines between names. Names come in Slurm's
+own order, because that order numbers the nodes of a job: the last bracket runs fastest, then
+the first, the second, and so on. A bracket that is never closed or was never opened, in
+which Slurm sees a part of a name, is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import NoReturn
 from sbtrain_jobs.errors import LaunchError
 
 MAX_HOSTS = 1_000_000
-_MAX_IN_ONE_RANGE = 65_535  # Slurm refuses longer ones
+_MAX_IN_ONE_RANGE = 65_536  # Slurm refuses longer ones
 _MAX_DIGITS = 18  # a number that Slurm keeps in 64 bits
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+# As strtoul takes them: blanks and a sign in front count as digits of the width.
+_RANGE = re.compile(r"(\s*\+?\d+)(?:-(\s*\+?\d+)?)?", re.ASCII)
 _NUMBERED = re.compile(rf"(.*?)(\d{{1,{_MAX_DIGITS}}})", re.ASCII | re.DOTALL)
 _SEPARATOR = re.compile(r"[,\s]+")
 
@@ -111,6 +112,8 @@ def _words(text: str) -> Iterator[str]:
 def _expand_word(word: str, *, whole: str, limit: int) -> Iterator[str]:
     pieces = re.split(r"\[([^]]*)\]", word)
     literals, brackets = pieces[::2], [_Numbers(inner, whole) for inner in pieces[1::2]]
+    if brackets and literals[-1]:
+        _refuse(whole, f"{literals[-1]!r} stands behind a bracket")
     total = 1
     for numbers in brackets:
         total *= numbers.count
@@ -136,12 +139,14 @@ class _Numbers:
     def __init__(self, inner: str, whole: str) -> None:
         self._ranges: list[tuple[int, int, int]] = []
         for part in inner.split(","):
-            matched = _RANGE.fullmatch(part.strip())
+            matched = _RANGE.fullmatch(part)
             if matched is None:
-                _refuse(whole, f"{part.strip()!r} is not a number or a range")
+                _refuse(whole, f"{part!r} is not a number or a range")
             first, last = int(matched[1]), int(matched[2] or matched[1])
             if last < first:
-                _refuse(whole, f"the range {part.strip()} runs backwards")
+                _refuse(whole, f"the range {part} runs backwards")
+            if last - first >= _MAX_IN_ONE_RANGE:
+                _refuse(whole, f"the range {part} names too many hosts")
             self._ranges.append((first, last, len(matched[1])))
         self.count = sum(last - first + 1 for first, last, _ in self._ranges)
 

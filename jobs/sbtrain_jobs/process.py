@@ -66,7 +66,8 @@ def run_command(
     )
     try:
         out, err = process.communicate(
-            None if stdin is None else stdin.encode(), timeout=timeout_s
+            None if stdin is None else stdin.encode(errors="surrogateescape"),
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired:
         end_session(process)

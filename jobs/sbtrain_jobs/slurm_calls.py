@@ -106,19 +106,34 @@ def pass_on(call: tuple[str, ...]) -> Never:
         ) from None
 
 
-def _forget_what_python_has_set() -> None:
-    """LC_CTYPE, in the C locale."""
-    if os.environ.get("LC_CTYPE") not in _COERCED:
-        return
+def as_started_with(environ: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment as sbatch would take it from who started it: LC_CTYPE, which
+    Python sets in the C locale, as it was, and of several entries of one name the last."""
     try:
-        found = Path("/proc/self/environ").read_bytes().split(b"\0")
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:
-        return
-    before = [entry[9:] for entry in found if entry.startswith(b"LC_CTYPE=")]
-    if before:
-        os.putenv(b"LC_CTYPE", before[0])
-    else:
+        return dict(environ)
+    began: dict[str, list[str]] = {}
+    for entry in entries:
+        name, equals, value = os.fsdecode(entry).partition("=")
+        if equals:
+            began.setdefault(name, []).append(value)
+    kept = dict(environ)
+    for name in kept.keys() & began.keys():
+        values = began[name]
+        if kept[name] == values[0] or (name == "LC_CTYPE" and kept[name] in _COERCED):
+            kept[name] = values[-1]
+    if kept.get("LC_CTYPE") in _COERCED and "LC_CTYPE" not in began:
+        del kept["LC_CTYPE"]
+    return kept
+
+
+def _forget_what_python_has_set() -> None:
+    before = as_started_with(os.environ).get("LC_CTYPE")
+    if before is None:
         os.unsetenv("LC_CTYPE")
+    elif before != os.environ.get("LC_CTYPE"):
+        os.putenv("LC_CTYPE", before)
 
 
 def _read(environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:

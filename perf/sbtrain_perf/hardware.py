@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-_GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
+_MIB = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")  # of these the last one counts
-_SIZE = re.compile(r"\+?(\d{1,15})([KMGT]?)B?", re.ASCII)
-_GPUS = re.compile(r"(?:[A-Za-z_][^:=]*[:=])?(\d{1,9})", re.ASCII)
-_GRES = re.compile(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*)?(?::(\d{1,9}))?")
+_SIZE = re.compile(
+    r"\s*(?:\+|-(?=0+(?!\d)))?(\d{1,15})(?:([KMGT])B?)?", re.ASCII | re.IGNORECASE
+)
+_TYPE, _COUNT = r"[A-Za-z_][^:=]*", r"\s*\+?(\d{1,9})(?:([kmgt])b?)?"
+_GPUS = re.compile(rf"(?:(?:{_TYPE}[:=])?{_COUNT}|{_TYPE})", re.ASCII | re.IGNORECASE)
+_GRES = re.compile(
+    rf"(?:gres[/:])?gpu(?::{_TYPE})??(?:[:=]{_COUNT})?", re.ASCII | re.IGNORECASE
+)
 _GPU_TYPE = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 _GPU_OPTIONS = {"--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}
 _SHORT = {"-G": "--gpus", "-c": "--cpus-per-task"}
@@ -41,7 +46,7 @@ class AskedHardware:
         tasks = max(_number(said.get("--ntasks-per-node")), 1)
         gres = [_GRES.fullmatch(one.strip()) for one in said.get("--gres", "").split(",")]
         per_node = [_gpus(said.get("--gpus-per-node"))]
-        per_node += [int(one[1] or 1) for one in gres if one]
+        per_node += [_counted(one) for one in gres if one]
         wants = any(gres) or any(map(_is_of_gpus, said.items()))
         words = " ".join(sbatch_options)
         asked = cls(
@@ -57,15 +62,24 @@ class AskedHardware:
             "--mem-per-cpu": max(asked.cpus, tasks),
             "--mem-per-gpu": max(asked.gpus_per_node, asked.task_gpus),
         }
-        size = _SIZE.fullmatch(said.get(option, "").upper())
-        if size is None:
+        mib = read_mib(said.get(option, ""))
+        if mib is None:
             return asked
-        gib = times[option] * int(size[1]) * _GIB[size[2]]
-        return replace(asked, memory_gib=gib, memory_option=option)
+        return replace(asked, memory_gib=times[option] * mib / 1024, memory_option=option)
 
     def fewest_nodes(self, gpus_per_node: int) -> int:
         """Of so many GPUs each, that hold all GPUs asked for; 1 where none are."""
         return max(math.ceil(self.gpus / gpus_per_node), 1) if gpus_per_node else 1
+
+
+def read_mib(text: str) -> int | None:
+    """A size as sbatch reads it: MiB, or in K, M, G or T; parts of a MiB count as one. None:
+    it would not take it."""
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        return None
+    unit = (size[2] or "").upper()
+    return math.ceil(int(size[1]) / 1024) if unit == "K" else int(size[1]) * _MIB[unit]
 
 
 def _values(words: Sequence[str]) -> dict[str, str]:
@@ -89,9 +103,14 @@ def _is_of_gpus(option: tuple[str, str]) -> bool:
 
 
 def _gpus(value: str | None) -> int:
-    """`3`, `v100:3` or several with commas; 0 where it is none of these."""
+    """`3`, `v100:3`, `v100` or several with commas; 0 where it is none of these."""
     found = [_GPUS.fullmatch(part.strip()) for part in (value or "").split(",")]
-    return sum(int(one[1]) for one in found if one) if all(found) else 0
+    return sum(_counted(one) for one in found if one) if all(found) else 0
+
+
+def _counted(found: re.Match[str]) -> int:
+    """One where no number is said; k, m, g and t stand for powers of 1024."""
+    return int(found[1] or 1) << 10 * " kmgt".index((found[2] or " ").lower())
 
 
 def _number(value: str | None) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -59,20 +60,40 @@ RUN = (
     "sbatch -o o <<'EOF'\n#!/usr/bin/env python3\n"
     "import sys\nprint('sbtrain' in sys.modules)\nEOF",
 )
+# With --train-launch=script.
+ONCE = (
+    "{ sbatch -H; cat; } < job.sh; cat job.sh | sbatch -H -n2; sbatch -H -J x <(cat job.sh)",
+    "export LC_ALL= LANG=C LC_CTYPE=POSIX; sbatch -o o --wrap 'echo $LC_CTYPE; sed 5q $0'; "
+    "sbatch -o p <<< $'#!/bin/bash\necho $LC_CTYPE $SLURM_JOB_NAME'",
+    "{ sbatch -H -n1 : -n2; cat; } < job.sh; sbatch -H -n1 : -n2 <(cat job.sh)",
+    "sbatch nope.sh; echo $?; sbatch < /dev/null; echo $?; sbatch --mail-type=x; echo $?",
+    "for q in -H -HQ -HQQ; do sbatch $q <<< $'#!/bin/sh\\n#SLURM -n2\\n'; done",
+    "sbatch -c 0 --cl x job.sh; echo $?; sbatch --e=x --wrap true; echo $?; sbatch -I; echo $?",
+    "sbatch --test-only --cl x job.sh; echo $?; sbatch -d --comment=x job.sh; echo $?; "
+    "sbatch <<< $'#!/bin/sh\\n#SBATCH --gres help'; echo $?; SBATCH_GRES=help sbatch job.sh",
+    "sbatch --wait=x -H job.sh; echo $?; sbatch <<< $'#!/bin/sh\\n#SBATCH --quiet=1'; echo $?",
+    "sbatch -H <<< $'#!/bin/sh\\ntrue\\n#BSUB -n 2\\n#PBS -N no'; printf '#!/bin/sh\\ntrue\\n"
+    "#PBS -N p\\n#PBS -l nodes=2' | sbatch -H",
+    "printf '#!/bin/sh\\n: \\xff\\n#SBATCH -N2' | sbatch -H; "
+    "printf '#!/bin/sh\\n#SBATCH -J \\xff' | sbatch -H",
+)
+OURS = re.compile(r"^(?:sbtrain: |hint: ).*\n", re.M)
+OF_A_RUN = re.compile(r" Command=.*?(?= WorkDir=)|(?: Comment=| )\[sbtrain:[^]]*\]")
 
 
 class Site:
     """Where a text is typed: once with Slurm's sbatch, once with sbtrain in its place."""
 
-    def __init__(self, folder: Path, cluster: PrivateCluster) -> None:
+    def __init__(self, folder: Path, cluster: PrivateCluster, *, word: str = "") -> None:
         self._folder = folder
-        self._environ = clean_environ(**cluster.environment)
+        home = str(folder / "home")
+        self._environ = clean_environ(SBTRAIN_HOME=home, **cluster.environment)
         for name in list(self._environ):
             if name.startswith("PYTHON"):  # as a user has it; the suite needs it, jobs do not
                 del self._environ[name]
         wrapper = folder / "first/sbatch"
         wrapper.parent.mkdir()
-        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {ENTRY} "$@"\n')
+        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {ENTRY} {word} "$@"\n')
         wrapper.chmod(0o755)
 
     def left_by(self, text: str, *, ours: bool) -> dict[str, object]:
@@ -131,7 +152,13 @@ class Site:
 
     def _slurm(self, *argv: str) -> str:
         return subprocess.run(
-            argv, env=self._environ, capture_output=True, text=True, check=False, timeout=60
+            argv,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            errors="replace",
         ).stdout
 
 
@@ -145,3 +172,21 @@ def test_sbtrain_in_the_place_of_sbatch_makes_no_difference(site: Site, text: st
     right = site.left_by(text, ours=False)
     assert site.left_by(text, ours=True) == right
     assert right["jobs"] or right["stderr"]
+
+
+@pytest.mark.parametrize("text", ONCE)
+def test_a_script_that_runs_once_is_submitted_as_by_sbatch(
+    tmp_path: Path, slurm_cluster: PrivateCluster, text: str
+) -> None:
+    """Less sbtrain's own lines, its run folder, and its mark."""
+    site = Site(tmp_path, slurm_cluster, word="--train-launch=script")
+
+    def bare(left: dict[str, object]) -> dict[str, object]:
+        left["stderr"] = OURS.sub("", str(left["stderr"]))
+        left["jobs"] = [OF_A_RUN.sub("", job) for job in cast("list[str]", left["jobs"])]
+        files = cast("dict[str, str]", left["files"])
+        left["files"] = {k: v for k, v in files.items() if not k.startswith(".sbtrain/")}
+        return left
+
+    right = bare(site.left_by(text, ours=False))
+    assert bare(site.left_by(text, ours=True)) == right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sbtrain_jobs.ending.job_control import EndCause
@@ -26,7 +27,7 @@ def window_s(plan: Plan, *, cause: EndCause, detail: str) -> float:
 
 def warning_s(sbatch_options: Sequence[str]) -> float:
     """Seconds before the time limit at which Slurm sends the user signal: the @N of the
-    last --signal among the options; sbatch's own default is 60."""
+    last --signal among the options; sbatch's own default is 60, and that of a bare @ is 0."""
     found = SIGNAL_WARNING_S
     for place, option in enumerate(sbatch_options):
         name, equals, value = option.partition("=")
@@ -34,8 +35,13 @@ def warning_s(sbatch_options: Sequence[str]) -> float:
             continue
         if not equals and place + 1 < len(sbatch_options):
             value = sbatch_options[place + 1]
-        seconds = value.rpartition("@")[2] if "@" in value else ""
-        found = float(seconds) if seconds.isdecimal() else SIGNAL_WARNING_S
+        _, at, seconds = value.partition("@")
+        if not at:
+            found = SIGNAL_WARNING_S
+        elif re.fullmatch(r"\s*[+-]?\d+", seconds, re.ASCII):
+            found = float(seconds)
+        else:
+            found = 0.0
     return found
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from sbtrain.commands.sending import hand_over
 from sbtrain.commands.streams import screen_width, told_while_slow
 from sbtrain.commands.telling import tell, warn
-from sbtrain.errors import SlurmRejectedError
+from sbtrain.errors import ScriptError, SlurmRejectedError
 from sbtrain.options.argv import CommandLine, Setting, given
+from sbtrain.options.pass_through import keep
 from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.slurm.client import SlurmClient
 from sbtrain.slurm.command_client import CommandsClient
@@ -28,13 +31,28 @@ from sbtrain.submission.planning import (
     read_call,
     surroundings,
 )
+from sbtrain_jobs.slurm_calls import as_started_with
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import slurm_partition
 
 
 def plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None:
-    """The exit status; None where the script itself says that sbatch is to have it."""
+    """The exit status; None where the script itself says that sbatch is to have it. Otherwise
+    a script on standard input is used up, as by sbatch."""
+    status: int | None = 0
+    try:
+        status = _plan_and_submit(line, environ)
+        return status
+    finally:
+        if status is not None and line.script is None and line.wrap is None:
+            with suppress(OSError):  # a file, of which nothing is left for who reads on
+                os.lseek(0, 0, os.SEEK_END)
+
+
+def _plan_and_submit(line: CommandLine, environ: Mapping[str, str]) -> int | None:
     around = surroundings(environ)
+    with suppress(ScriptError, OSError):  # sbatch may read it too
+        keep(line.script)
     try:
         with unknown_options_named(line):
             asked = read_call(line, around)
@@ -132,7 +150,7 @@ def _release(client: SlurmClient, settings: Sequence[Setting]) -> tuple[int, int
 
 def _client(environ: Mapping[str, str]) -> SlurmClient:
     """sbtrain itself waits for a job, so that its id is known at once."""
-    own = to_submit_from(environ)
+    own = to_submit_from(as_started_with(environ))
     return CommandsClient(
         environ={name: value for name, value in own.items() if name != "SBATCH_WAIT"},
         query_timeout_s=20.0,

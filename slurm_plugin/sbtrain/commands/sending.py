@@ -73,9 +73,12 @@ def _parts(asked: Asked, plan: Plan, directives: Sequence[str]) -> JobScript:
 
 def _test_only(client: SlurmClient, words: Sequence[str], text: str) -> int:
     said = client.test_only(Submission(options=tuple(words), script_text=text))
-    start = datetime.fromtimestamp(said.start_time_s).isoformat()
+    try:
+        start = f"at {datetime.fromtimestamp(said.start_time_s).isoformat()}"
+    except (ValueError, OverflowError):  # behind jobs without a limit
+        start = "later than any date"
     sys.stderr.write(
-        f"sbtrain: the job would start at {start} on nodes {said.nodes} in partition "
+        f"sbtrain: the job would start {start} on nodes {said.nodes} in partition "
         f"{said.partition}\n"
     )
     for job in said.preempts:
@@ -94,9 +97,11 @@ def _submit(
 ) -> int:
     _end_as_if_interrupted()
     job_path = write_run_folder(plan, script=asked.script, job_text=text)
+    by_stdin = asked.script.from_stdin
     submission = Submission(
         options=tuple(words),
-        script=job_path,
+        script=None if by_stdin else job_path,
+        script_text=text if by_stdin else None,
         token=plan.run_id,
         comment=last_value(asked.settings, "comment"),
     )
@@ -141,7 +146,7 @@ def _announce(
         append_run(run, environ)
     except SbtrainError as error:
         sys.stderr.write(f"sbtrain: warning: {error.message}; sbtrainctl will not list it\n")
-    if submitted.messages and not (quiet and "error" not in submitted.messages):
+    if not quiet or (quiet == 1 and "error" in submitted.messages):
         sys.stderr.write(submitted.messages)
     if not plan.quiet:
         sys.stderr.write(f"sbtrain: {plan.reason}\nsbtrain: run folder {plan.run_dir}\n")

@@ -14,14 +14,15 @@ from pathlib import PurePath
 
 from sbtrain.commands.entry import exit_status
 from sbtrain.commands.streams import mend_streams
-from sbtrain.options.pass_through import for_sbatch
+from sbtrain.options.pass_through import for_sbatch, of_script_that_runs_once
 from sbtrain_jobs.errors import CommandMissingError
 from sbtrain_jobs.slurm_calls import call_under_way, pass_on
 
+_OURS_SHOW = {"--train-explain", "--train-dry-run"}
 # With one of these a wrapper of sbatch has something shown, and does not submit by us.
-_SHOWS = {
+_SHOWS = _OURS_SHOW | {
     *("-h", "--help", "--usage", "-V", "--version"),
-    *("--test-only", "--train-explain", "--train-dry-run"),
+    "--test-only",
 }
 
 
@@ -51,10 +52,18 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     mend_streams()
+    from sbtrain.errors import SbatchUsageError, ScriptError
     from sbtrain.options.argv import given, split_command_line
     from sbtrain.options.flag_table import FLAGS
 
-    line = split_command_line(argv, FLAGS)
+    try:
+        line = split_command_line(argv, FLAGS)
+    except (SbatchUsageError, ScriptError) as error:
+        theirs = () if _OURS_SHOW & set(argv) else of_script_that_runs_once(argv)
+        if not theirs:
+            raise
+        sys.stderr.write(f"sbtrain: warning: {error.message}: sbatch gets the call as it is\n")
+        return _hand_on(theirs)
     if given(line.settings, "help", "usage"):
         return _help()
     from sbtrain.commands.planned import plan_and_submit

@@ -194,7 +194,8 @@ def split_words(argv: Sequence[str], train_flags: Mapping[str, bool]) -> Words:
             if word.startswith("--"):
                 _refuse_misspelt(word, train_flags)
                 found, taken = _long(word, following)
-                kept = "" if found[0].name in DONE_HERE else word
+                wrong = "=" in word and found[0].name != "wrap"  # which sbatch says
+                kept = word if wrong or found[0].name not in DONE_HERE else ""
             else:
                 found, taken = _bundle(word, following)
                 kept = _without_ours(word, found)

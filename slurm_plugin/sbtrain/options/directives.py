@@ -25,6 +25,7 @@ from sbtrain_perf.errors import RequestError
 
 # Read by slurmctld in the submitted script, and by sbatch as those of other schedulers.
 _CARRIED = ("#BB", "#DW", "#STB", "#PBS", "#BSUB")
+_OTHERS = ("#PBS", "#BSUB")  # behind commands too
 _NAMES = re.compile(r"#PBS\s.*-N\s*\S|#BSUB\s.*-J\s*\S")
 _BLANKS = " \t\n\v\f\r"
 
@@ -123,6 +124,8 @@ def read_directives(text: str, *, file: str, train_flags: Mapping[str, bool]) ->
                         command_line=command_line,
                     )
                 )
+            elif line.startswith(_OTHERS):
+                kept.append(line)
             continue
         place = _Place(file=file, number=number, line=line)
         if line.startswith("#") and not theirs and not _is_utf8(line):

@@ -18,6 +18,7 @@ from sbtrain.errors import SbatchUsageError, ScriptError
 from sbtrain.options.argv import (
     TRAIN_PREFIX,
     CommandLine,
+    Setting,
     given,
     last_value,
     split_command_line,
@@ -44,7 +45,7 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
     if line.shows_only:
         return None
     launch = [value for name, value in line.train if name == "train-launch"]
-    if (launch and launch[-1] == "none") or _shows_gres(line):
+    if (launch and launch[-1] == "none") or shows_gres(line.settings):
         return line.without_ours
     if line.train:
         return None
@@ -53,16 +54,30 @@ def for_sbatch(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ..
     return tuple(argv)
 
 
-def _shows_gres(line: CommandLine) -> bool:
+def of_script_that_runs_once(argv: Sequence[str]) -> tuple[str, ...]:
+    """The words without ours, of a call that --train-launch=script says is of such a script,
+    and that could not be split; none of any other."""
+    kept, launch, words = list[str](), "", iter(argv)
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith(TRAIN_PREFIX) or name not in FLAGS:
+            kept.append(word)
+        elif FLAGS[name] and not equals:
+            value = next(words, "")
+        launch = value if name == "train-launch" else launch
+    return tuple(kept) if launch == "script" else ()
+
+
+def shows_gres(settings: Sequence[Setting]) -> bool:
     """`--gres=help`: sbatch lists what there is, and ends."""
-    return any(one.name == "gres" and one.value == "help" for one in line.settings)
+    return any(one.name == "gres" and one.value == "help" for one in settings)
 
 
 def _asks(line: CommandLine, environ: Mapping[str, str]) -> bool:
     if line.wrap is not None:
         return False
     try:
-        _keep(line.script)
+        keep(line.script)
         script = read_script(
             line.script,
             wrap=None,
@@ -98,7 +113,7 @@ def _has_our_lines(script: Script) -> bool:
     return False
 
 
-def _keep(name: str | None) -> None:
+def keep(name: str | None) -> None:
     """A script that is a pipe, as `<(...)` of a shell, can be read once: the file of that
     number becomes one that can be read again.
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from sbtrain.errors import ScriptError
 
+_STDIN = "standard input"
+
 
 class Script(NamedTuple):
     """name is what sbatch would call the job; folder is where the script lies, or the
@@ -22,6 +24,10 @@ class Script(NamedTuple):
     @property
     def text(self) -> str:
         return self.content.decode("utf-8", errors="surrogateescape")
+
+    @property
+    def from_stdin(self) -> bool:
+        return self.shown == _STDIN
 
     @property
     def is_python(self) -> bool:
@@ -57,10 +63,10 @@ def read_script(
         ScriptError: it cannot be read, or sbatch would not take it.
     """
     if wrap is not None:
-        content = f"#!/bin/sh\n# From sbtrain --wrap.\n\n{wrap}\n".encode()
+        content = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{wrap}\n".encode()
         return Script(name="wrap", folder=cwd, content=content, shown="--wrap")
     if name is None:
-        script = Script(name="sbatch", folder=cwd, content=stdin(), shown="standard input")
+        script = Script(name="sbatch", folder=cwd, content=stdin(), shown=_STDIN)
     else:
         path = _find(name, chdir=chdir, cwd=cwd, environ=environ)
         script = Script(name=path.name, folder=path.parent, content=_content(path), shown=name)

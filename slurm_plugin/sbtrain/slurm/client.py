@@ -253,8 +253,6 @@ class Submission:
             raise ValueError("sbatch passes arguments to a script that it reads by path alone")
         if self.token and not re.fullmatch(r"[A-Za-z0-9._-]{4,120}", self.token):
             raise ValueError(f"{self.token!r} is not a token: letters, digits, '.', '_', '-'")
-        if self.token and self.comment is None and any("--comment" in o for o in self.options):
-            raise ValueError("say the user's own comment in `comment`, or it would be lost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,5 +112,6 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
         yield Addition(word="--no-requeue", why=why, narrows=True)
     if not given(settings, "open-mode") and plan.resumable:
         yield Addition(word="--open-mode=append", why="later attempts add to the output")
-    if not given(settings, "job-name") and not named_otherwise(asked.directives):
+    named = given(settings, "job-name") or named_otherwise(asked.directives)
+    if not (named or asked.script.from_stdin):  # which sbatch gets so, and names
         yield Addition(word=f"--job-name={asked.script.name}", why="as sbatch names it")

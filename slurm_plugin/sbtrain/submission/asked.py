@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from sbtrain.options.directives import Directives
 from sbtrain.options.flags import TrainOptions
 from sbtrain.options.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
+from sbtrain.slurm.values import read_nodes, read_signal, read_tasks
 from sbtrain.submission.data import data_set
 from sbtrain.submission.launch_lines import LaunchLine, launched_programs
 from sbtrain_jobs.errors import LaunchError
@@ -65,8 +65,8 @@ class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
     written, the one that counts last. sbatch_words: those of the command line, untouched.
     opened: the plan may choose what the user did not say; otherwise sbatch does. launches: the
-    lines on which the script starts processes on its nodes. quiet: by a word of the command
-    line, which alone keeps sbatch from telling the id."""
+    lines on which the script starts processes on its nodes. quiet: how often the command line
+    says so, which alone keeps sbatch from telling the id; said twice, errors too."""
 
     request: Request
     options: TrainOptions
@@ -76,7 +76,7 @@ class Asked:
     sbatch_words: tuple[str, ...]
     opened: bool = True
     launches: tuple[LaunchLine, ...] = ()
-    quiet: bool = False
+    quiet: int = 0
 
     @property
     def launch(self) -> Launch:
@@ -146,7 +146,7 @@ def ask(
         sbatch_words=line.sbatch_words,
         opened=opened,
         launches=launches,
-        quiet=given(line.settings, "quiet"),
+        quiet=sum(one.name == "quiet" for one in line.settings),
     )
 
 
@@ -216,11 +216,9 @@ def asked_signal(settings: Sequence[Setting]) -> str | None:
     value = last_value(settings, "signal")
     if not value:
         return None
-    name = value.partition("@")[0].rpartition(":")[2].upper().removeprefix("SIG")
     try:
-        number = int(name) if name.isdecimal() else signal.Signals[f"SIG{name}"].value
-        return signal.Signals(number).name.removeprefix("SIG")
-    except (KeyError, ValueError):
+        return read_signal(value)
+    except ValueError:
         raise RequestError(
             f"--signal={value} names no signal", hint="write --signal=B:USR1@120"
         ) from None
@@ -334,33 +332,25 @@ def _named_nodes(settings: Sequence[Setting]) -> int:
 
 
 def _node_range(value: str) -> NodeRange:
-    """sbatch's own forms: N, A-B, 1,4,8-16:2; k and m stand for 1024 and 1024 * 1024."""
-    unit = {"": 1, "k": 1024, "m": 1024 * 1024}
-    numbers = []
-    for part in value.split(","):
-        found = re.fullmatch(
-            r"(\d+)([km]?)(?:-(\d+)([km]?)(?::\d+)?)?", part.strip(), re.ASCII | re.IGNORECASE
-        )
-        if found is None:
-            break
-        numbers.append(int(found[1]) * unit[found[2].lower()])
-        if found[3]:
-            numbers.append(int(found[3]) * unit[found[4].lower()])
-    else:
-        if min(numbers) >= 1 and numbers == sorted(numbers):
-            return NodeRange(low=numbers[0], high=numbers[-1])
-    raise RequestError(
-        f"--nodes={value} is not a number of nodes", hint="give N, or a range A-B"
-    )
+    try:
+        low, high = read_nodes(value)
+    except ValueError:
+        raise RequestError(
+            f"--nodes={value} is not a number of nodes", hint="give N, or a range A-B"
+        ) from None
+    return NodeRange(low=low, high=high)
 
 
 def _tasks(settings: Sequence[Setting], name: str) -> int | None:
     value = last_value(settings, name)
     if value is None:
         return None
-    if not re.fullmatch(r"\d{1,9}", value, re.ASCII) or int(value) < 1:
-        raise RequestError(f"--{name}={value} is not a number of tasks", hint="give 1 or more")
-    return int(value)
+    try:
+        return read_tasks(value)
+    except ValueError:
+        raise RequestError(
+            f"--{name}={value} is not a number of tasks", hint="give 1 or more"
+        ) from None
 
 
 def _time_limit_s(settings: Sequence[Setting]) -> float | None:

@@ -12,16 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sbtrain.errors import HeterogeneousError
+from sbtrain.errors import HeterogeneousError, ScriptError
 from sbtrain.home import learnt_coefficients
 from sbtrain.options.argv import CommandLine, heterogeneous, last_value
 from sbtrain.options.directives import DirectiveError, Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
-from sbtrain.options.pass_through import kept
+from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
 from sbtrain.slurm.kept_answers import KeptAnswers
-from sbtrain.submission.asked import Asked, ask, asked_signal
+from sbtrain.submission.asked import Asked, ask, asked_signal, environment_settings
 from sbtrain.submission.default_time import with_default_time
 from sbtrain.submission.launch_lines import launch_lines
 from sbtrain.submission.queue import (
@@ -81,27 +81,35 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         RequestError: script, directives, flags or data are wrong or missing.
         LeftToSbatchError: sbatch's own matter.
     """
-    read_flags(line.train, ())  # a wrong word is named before a script is waited for
+    # Before a script is waited for: a wrong word is named at once.
+    said_launch = read_flags(line.train, ()).launch
     named = script is None
     if script is None:
-        script = read_script(
-            line.script,
-            wrap=line.wrap,
-            chdir=last_value(line.settings, "chdir"),
-            cwd=around.cwd,
-            environ=around.environ,
-            stdin=around.stdin,
-        )
+        try:
+            script = read_script(
+                line.script,
+                wrap=line.wrap,
+                chdir=last_value(line.settings, "chdir"),
+                cwd=around.cwd,
+                environ=around.environ,
+                stdin=around.stdin,
+            )
+        except ScriptError as error:
+            if said_launch == "script":
+                raise LeftToSbatchError(error.message) from error
+            raise
     own = launch_lines(script) if named else ()
     does: Launch = "script" if named and (own or not script.is_python) else "ranks"
     try:
         directives = _directives(line, script)
     except (DirectiveError, HeterogeneousError) as error:
         of_sbatch = error.exit_code != RequestError.exit_code
-        once = (read_flags(line.train, ()).launch or does) == "script"
+        once = (said_launch or does) == "script"
         if once and (of_sbatch or isinstance(error, HeterogeneousError)):
             raise LeftToSbatchError(error.message) from error
         raise
+    if shows_gres((*directives.settings, *environment_settings(around.environ))):
+        raise LeftToSbatchError("--gres=help only shows what there is")
     options = read_flags(line.train, directives.train)
     launch = does
     if options.launch is not None and options.launch != "none":

@@ -230,6 +230,9 @@ def test_ranks_on_a_node_are_in_plan_order() -> None:
         (("--signal=B:USR1@90",), 90.0),
         (("--signal", "USR1@30"), 30.0),
         (("--signal=USR1",), 60.0),
+        (("--signal=USR1@+5",), 5.0),
+        (("--signal=USR1@ 5",), 5.0),
+        (("--signal=USR1@",), 0.0),
         (("--signal=B:USR1@90", "-N2", "--signal=TERM@5"), 5.0),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from decisions import cluster, decide, partition, request
 
+from sbtrain_perf.hardware import AskedHardware, read_mib
 from sbtrain_perf.request import GpuType
 
 K80 = GpuType(name="K80", peak_tflops=4.113, memory_gib=12, memory_bytes_s=2.4e11)
@@ -18,6 +19,9 @@ K80 = GpuType(name="K80", peak_tflops=4.113, memory_gib=12, memory_bytes_s=2.4e1
         (("--gres=gpu:8",), "8 GPUs a node were asked for, it has 4"),
         (("--gres=shard:2,gpu:k80:5",), "5 GPUs a node were asked for, it has 4"),
         (("--gpus-per-node", "k80:6"), "6 GPUs a node were asked for, it has 4"),
+        (("--gpus-per-node=k80:+6",), "6 GPUs a node were asked for, it has 4"),
+        (("--gres=gpu:1k",), "1,024 GPUs a node were asked for, it has 4"),
+        (("--gres=gres:gpu:k80=5",), "5 GPUs a node were asked for, it has 4"),
     ],
 )
 def test_what_no_node_has_is_refused(options: tuple[str, ...], reason: str) -> None:
@@ -25,6 +29,23 @@ def test_what_no_node_has_is_refused(options: tuple[str, ...], reason: str) -> N
     decision = decide(request(sbatch_options=options), shape)
     assert decision.chosen is None
     assert reason in decision.refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        *(("5", 5), (" 5", 5), ("+5", 5), ("0", 0), ("-0", 0), ("1g", 1024), ("2TB", 2 << 20)),
+        *(("1K", 1), ("1024k", 1), ("1025K", 2), ("0K", 0), ("007Mb", 7)),
+        *((text, None) for text in ("", "x", "1B", "1 G", "1G ", "-5", "1.5G", "1P", "1GiB")),
+    ],
+)
+def test_sizes_are_read_as_sbatch_reads_them(text: str, mib: int | None) -> None:
+    assert read_mib(text) == mib
+
+
+def test_a_type_of_gpu_alone_asks_for_one() -> None:
+    assert AskedHardware.of(("--gpus=k80,p100:2",)).gpus == 3
+    assert AskedHardware.of(("--gpus=k80:",)).gpus == 0
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,32 @@ def test_the_environment_is_the_callers_to_the_last_byte(
     assert environment_after([*SBTRAIN, "-0"], around) == expected
 
 
+TELLS = """import os, sys
+from sbtrain_jobs.slurm_calls import as_started_with
+found = as_started_with(os.environ).items()
+sys.stdout.buffer.write(b"".join(os.fsencode(f"{k}={v}") + b"\\0" for k, v in found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        *((one, one) for one in ((), (b"LC_ALL=C",), (b"LANG=C", b"LC_CTYPE=POSIX", b"Z="))),
+        *((one, one) for one in ((b"LC_CTYPE=C.UTF-8", b"A=1"), (b"LC_CTYPE=C", b"\xff=\xff"))),
+        (
+            (b"TWICE=1", b"=odd", b"", b"no-equals-sign", b"TWICE=2"),
+            (b"TWICE=2", b"=odd"),
+        ),
+    ],
+)
+def test_the_environment_of_a_planned_call_is_what_sbatch_would_take(
+    entries: tuple[bytes, ...], expected: tuple[bytes, ...]
+) -> None:
+    around = [b"PYTHONPATH=" + os.fsencode(os.pathsep.join(filter(None, sys.path)))]
+    told = environment_after([sys.executable, "-c", TELLS], [*around, *entries])
+    assert told == b"".join(one + b"\0" for one in (*around, *expected))
+
+
 def test_what_pythonpath_names_is_no_part_of_sbtrain(stand: Stand) -> None:
     """For the user's programs, of another Python perhaps; nor what lies beside a copy of it."""
     for name in ("typing", "signal", "threading"):

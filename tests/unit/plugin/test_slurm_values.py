@@ -119,7 +119,6 @@ def test_versions_are_ordered() -> None:
         (lambda: Submission(script_text="#!", script_args=("x",)), "arguments"),
         (lambda: Submission(script_text="#!", token="a b"), "not a token"),
         (lambda: Submission(script_text="#!", token="wrong]"), "not a token"),
-        (lambda: Submission(script_text="#!", token="abcd", options=("--comment=x",)), "own"),
     ],
 )
 def test_what_is_no_submission(make: Callable[[], Submission], told: str) -> None:

@@ -210,7 +210,7 @@ def test_a_script_from_standard_input(place: Path, environ: dict[str, str]) -> N
     said = sbtrain(*words, cwd=place, environ=environ, stdin="#!/bin/sh\n#SBATCH -t 5\n")
     assert said.returncode == 0, said.stderr
     assert "#SBATCH -t 5\n" in said.stdout
-    assert "--job-name=sbatch\n" in said.stdout
+    assert "--job-name" not in said.stdout  # sbatch gets it so, and names it
     said = sbtrain(*words, cwd=place, environ=environ, stdin="")
     assert said.returncode == 1
     assert "the script is empty: standard input" in said.stderr
@@ -345,6 +345,15 @@ def test_what_only_sbatch_can_judge_of_a_script_that_runs_once_is_left_to_it(
     said = sbtrain("--train-steps=5", "train.py", cwd=place, environ=environ)
     assert said.returncode in (2, 255)
     assert "error: " in said.stderr
+
+
+def test_a_script_that_sbatch_would_refuse_is_left_to_it(
+    place: Path, environ: dict[str, str]
+) -> None:
+    for words in (("nope.sh",), ("-N1",), ("--e=x", "a.sh"), ("-N",)):
+        said = sbtrain("--train-launch=script", *words, cwd=place, environ=environ, stdin="")
+        assert said.returncode == 12  # there is no sbatch
+        assert ": sbatch gets the call as it is" in said.stderr
 
 
 @pytest.mark.parametrize("shows", ["--train-dry-run", "--train-explain"])
