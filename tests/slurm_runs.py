@@ -100,7 +100,8 @@ class SlurmRun:
     @property
     def environ(self) -> dict[str, str]:
         """That of a user whose virtual environment is ours."""
-        return {**os.environ, "VIRTUAL_ENV": sys.prefix, **self.environment}
+        found = {**os.environ, "VIRTUAL_ENV": sys.prefix, **self.environment}
+        return {**found, "PATH": f"{sys.prefix}/bin:{found['PATH']}"}
 
     def slurm(self, argv: list[str]) -> str:
         return run_command(argv, timeout_s=120, env=self.environ, cwd=self.folder).stdout
