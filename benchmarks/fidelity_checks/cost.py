@@ -30,24 +30,39 @@ def cost_rows(place: Place) -> list[BenchRow]:
         for _ in range(RUNS + 1)
     ][1:]
     bare_ms, ours_ms, sbatch_ms = map(statistics.median, zip(*rounds, strict=True))
-    begin = _next_id(place)
-    place.slurm("sdiag", "-r")
-    for _ in range(SUBMISSIONS):
-        place.slurm(str(place.sbtrain), *held)
-    counted = re.findall(r"^\s+([A-Z_]+)\s+\(\s*\d+\) count:(\d+)", place.slurm("sdiag"), re.M)
-    questions = {name: int(count) for name, count in counted if name not in _OTHERS}
-    spent = _next_id(place) - begin - 1
-    place.cancel_all()
-    place.partitions("UP")
-    return [
+    rows = [
         BenchRow(
             what="CPU of sbtrain, sbatch's included, / bare Python with argparse",
             yardstick=f"{bare_ms:.1f} ms; sbatch alone {sbatch_ms:.1f} ms",
             value=ours_ms / bare_ms,
             bar=2.5,
         ),
+        *_asked_rows(place, "none", *held),
+    ]
+    planning = place.that_plans()
+    script = place.folder / "cost.sh"
+    script.write_text("#!/bin/sh\nsrun true\n")
+    for way in ("script", "ranks"):
+        words = ("-H", f"--train-launch={way}", "--train-steps=5000", "--train-nodes=1-4")
+        rows += _asked_rows(planning, way, *words, str(script))
+    place.cancel_all()
+    place.partitions("UP")
+    return rows
+
+
+def _asked_rows(place: Place, way: str, *words: str) -> list[BenchRow]:
+    """What slurmctld is asked, once a first submission has asked for what is kept."""
+    place.slurm(str(place.sbtrain), *words)
+    begin = _next_id(place)
+    place.slurm("sdiag", "-r")
+    for _ in range(SUBMISSIONS):
+        place.slurm(str(place.sbtrain), *words)
+    counted = re.findall(r"^\s+([A-Z_]+)\s+\(\s*\d+\) count:(\d+)", place.slurm("sdiag"), re.M)
+    questions = {name: int(count) for name, count in counted if name not in _OTHERS}
+    spent = _next_id(place) - begin - 1
+    return [
         BenchRow(
-            what="questions to slurmctld a submission",
+            what=f"questions to slurmctld a submission, in the way `{way}`",
             yardstick=" ".join(f"{name}: {count}" for name, count in questions.items()),
             value=sum(questions.values()) / SUBMISSIONS,
             bar=2,
