@@ -31,11 +31,6 @@ WITHOUT_SHARED_DATA = (
         said="public measurements do not lie beside the checkout",
         why="they are not ours to put into the repository",
     ),
-    AllowedSkip(
-        tests="tests/unit/plugin/test_slurm_forms.py::*",
-        said="needs the samples of real versions",
-        why="the samples lie beside the checkout, not in it",
-    ),
 )
 OTHER_PYTHONS = AllowedSkip(
     tests="tests/unit/test_older_pythons.py::*",

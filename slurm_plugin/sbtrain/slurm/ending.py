@@ -63,12 +63,11 @@ def end_cause_of(
 ) -> EndCause:
     """Read the signs above. `any_lost` says whether one of these nodes is down; it is asked
     only where the answer hangs on it. A limit within limit_warning_s counts as near."""
-    states = (job.state, job.underlying)
-    if JobState.CANCELLED in states or JobState.REVOKED in states:
+    if job.state in {JobState.CANCELLED, JobState.REVOKED}:
         return "cancelled"
-    if JobState.PREEMPTED in states:
+    if job.state == JobState.PREEMPTED:
         return "preempted"
-    if JobState.NODE_FAIL in states or job.reason == "NodeDown":
+    if job.state == JobState.NODE_FAIL or job.reason == "NodeDown":
         return "node-fail"
     if job.state in {JobState.TIMEOUT, JobState.DEADLINE} or job.reason in _LIMITS:
         return "time-limit"

@@ -123,7 +123,6 @@ def _squeue_job(row: Mapping[str, str]) -> JobInfo:
     written, number = row["JobArrayID"], int(row["JobID"])
     task = _TASK.fullmatch(written)
     het = re.fullmatch(r"(\d+)\+(\d+)", written)
-    state, below = read_state([row["State"]])
     exit_code, exit_signal = _exit(row["exit_code"])
     return JobInfo(
         job_id=written,
@@ -137,9 +136,8 @@ def _squeue_job(row: Mapping[str, str]) -> JobInfo:
         user=row["UserName"],
         user_id=int(row["UserID"]),
         partition=row["Partition"],
-        state=state,
+        state=read_state(row["State"]),
         state_text=row["State"],
-        underlying=below,
         reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
         node_count=_node_count(row["NumNodes"]),
@@ -166,7 +164,6 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
         written = f"{array_id}_{task}" if task.isdecimal() else f"{array_id}_[{task}]"
     elif het_id:
         written = f"{het_id}+{offset}"
-    state, below = read_state([pairs["JobState"]])
     exit_code, exit_signal = _exit(pairs["ExitCode"])
     return JobInfo(
         job_id=written,
@@ -180,9 +177,8 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
         user=user[1] if user else "",
         user_id=int(user[2]) if user else -1,
         partition=pairs["Partition"],
-        state=state,
+        state=read_state(pairs["JobState"]),
         state_text=pairs["JobState"],
-        underlying=below,
         reason=_reason(pairs["Reason"]),
         nodes=_known(pairs.get("NodeList", "")),
         node_count=_node_count(pairs["NumNodes"]),
@@ -200,7 +196,6 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
 
 
 def _history_row(row: Mapping[str, str]) -> HistoryRow:
-    state, _ = read_state([row["State"]])
     exit_code, exit_signal = _exit(row["ExitCode"])
     return HistoryRow(
         job_id=row["JobID"],
@@ -209,7 +204,7 @@ def _history_row(row: Mapping[str, str]) -> HistoryRow:
         comment=row["Comment"],
         user=row["User"],
         partition=row["Partition"],
-        state=state,
+        state=read_state(row["State"]),
         state_text=row["State"],
         reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
@@ -311,8 +306,9 @@ def _known(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Slurm's word alone, as its JSON has it: not ``ReqNodeNotAvail, UnavailableNodes:c4``."""
-    return re.split(r"[\s,:(]", text, maxsplit=1)[0]
+    """Slurm's word alone, written as by scontrol: not ``ReqNodeNotAvail, UnavailableNodes:c4``,
+    nor with the blanks of ``Nodes required for job are DOWN, DRAINED or ...``."""
+    return re.split(r"[,:(]", text.strip().replace(" ", "_"), maxsplit=1)[0]
 
 
 def _moment(text: str) -> float | None:
