@@ -3,6 +3,7 @@ the Slurm in memory. Then what only a real Slurm can show."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import secrets
@@ -41,6 +42,7 @@ from sbtrain.slurm.client import (
     Submission,
 )
 from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.slurm.pyslurm_client import PyslurmClient
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.text_forms import read_job_block
 from sbtrain.slurm.times import read_time_limit
@@ -111,6 +113,11 @@ class Bodies:
             patience=QUICK,
         )
 
+    def pyslurm(self) -> PyslurmClient:
+        if importlib.util.find_spec("pyslurm") is None:
+            pytest.skip("pyslurm is not installed")
+        return PyslurmClient(environ=self.environ, patience=QUICK)
+
     def cancel_all(self) -> None:
         client = self.commands()
         for running in client.jobs():
@@ -126,13 +133,23 @@ def bodies(slurm_environment: dict[str, str]) -> Iterator[Bodies]:
 
 
 @pytest.fixture(params=["commands", "fake"])
-def client(request: pytest.FixtureRequest) -> SlurmClient:
+def client(request: pytest.FixtureRequest) -> Iterator[SlurmClient]:
     if request.param == "fake":
-        return FakeSlurm(
+        yield FakeSlurm(
             accounting=False, kill_wait_s=3.0, limit_warning_s=120.0, patience=QUICK
         )
+        return
     made: Bodies = request.getfixturevalue("bodies")
-    return made.commands()
+    if request.param == "commands":
+        yield made.commands()
+        return
+    asked = made.pyslurm()
+    yield asked
+    assert not asked.given_up
+
+
+# pyslurm answers three questions; of all others it is the commands' body.
+also_pyslurm = pytest.mark.parametrize("client", ["commands", "pyslurm", "fake"], indirect=True)
 
 
 class TestContract:
@@ -140,6 +157,7 @@ class TestContract:
         assert client.version().year >= 22
         assert 1 <= client.version().month <= 12
 
+    @also_pyslurm
     def test_nodes(self, client: SlurmClient) -> None:
         nodes = {node.name: node for node in client.nodes()}
         assert sorted(nodes) == ["c1", "c2", "c3", "c4", "g1", "g2", "g3", "g4"]
@@ -151,6 +169,7 @@ class TestContract:
         assert set(nodes["g1"].partitions) == {"spot", "urgent"}
         assert all(node.usable and not node.lost for node in nodes.values())
 
+    @also_pyslurm
     def test_partitions(self, client: SlurmClient) -> None:
         partitions = {partition.name: partition for partition in client.partitions()}
         standard, spot, urgent = (partitions[name] for name in ("standard", "spot", "urgent"))
@@ -316,6 +335,7 @@ class TestContract:
         with pytest.raises(SlurmRejectedError, match="not available"):
             client.test_only(job("sleep 1", options=("-p", "urgent", "-N99")))
 
+    @also_pyslurm
     def test_the_queue_tells_who_holds_nodes_and_who_waits(self, client: SlurmClient) -> None:
         name = "-Jx\n\nJobId=1 JobState=PENDING Reason=None"
         runs = client.submit(job("sleep 30", options=("-p", "urgent", "-N3", name, "-t", "9")))
@@ -552,6 +572,58 @@ class TestRealSlurm:
         theirs = AskedHardware.of([printed.replace("MinMemoryNode", "--mem")]).memory_gib
         ours = AskedHardware.of([f"--mem={value}"]).memory_gib
         assert theirs - 1 / 1024 < ours <= theirs  # sbatch counts in whole MiB
+
+
+class TestPyslurm:
+    """Every field of every value that it tells, against the commands."""
+
+    @pytest.fixture
+    def bodies(self, private_slurm: PrivateCluster) -> Bodies:
+        return Bodies(private_slurm.environment)
+
+    def test_all_kinds_of_nodes_partitions_and_jobs(self, bodies: Bodies) -> None:
+        commands, pyslurm = bodies.commands(), bodies.pyslurm()
+
+        def scontrol(*words: str) -> None:
+            run_command(["scontrol", *words], timeout_s=60, env=bodies.environ)
+
+        def tell_the_same(kind: str, least: int) -> None:
+            """Answered between two equal answers of the commands."""
+            before, told, said = (), (), None
+            while before != said:
+                before, told, said = (
+                    getattr(body, kind)() for body in (commands, pyslurm, commands)
+                )
+            for pair in zip(told, before, strict=True):
+                assert not differences(*pair), pair[1]
+            assert len(told) >= least
+
+        scontrol("create", "PartitionName=hidden", "Nodes=c1", "Hidden=YES", "State=DOWN")
+        scontrol("create", "PartitionName=empty", "AllowGroups=root,bin", "RootOnly=YES")
+        limits = ("MaxNodes=2", "MinNodes=1", "MaxTime=UNLIMITED")
+        scontrol("create", "PartitionName=limited", "Nodes=g[1-2]", *limits)
+        scontrol(
+            "create", "PartitionName=denied", "Nodes=g1", "DenyAccounts=a,b", "ReqResv=YES"
+        )
+        scontrol("update", "NodeName=c2", "State=DRAIN", "Reason=disk = full, [x@y] (z)")
+        scontrol("update", "NodeName=g3", "State=DOWN", "Reason=off")
+        scontrol("update", "NodeName=c3", "Features=big,fast")
+        tell_the_same("partitions", 7)
+        tell_the_same("nodes", 8)
+        deaf = job("trap '' TERM", *["sleep 1"] * 60, options=("-p", "spot", "-N2", "-w", "c4"))
+        ends = commands.submit(deaf).job_id
+        stands = commands.submit(job("sleep 90", options=("-p", "limited", "-t", "0"))).job_id
+        odd_jobs(commands)
+        commands.submit(job("sleep 1", options=("-N8", "-p", "spot")))
+        for job_id in (ends, stands):
+            reaches(commands, job_id, JobState.RUNNING)
+        scontrol("suspend", stands)
+        time.sleep(1)  # until the script has set its trap
+        commands.cancel(ends)
+        tell_the_same("queue", 8)
+        assert only(commands, ends).state == JobState.COMPLETING
+        tell_the_same("nodes", 8)
+        assert not pyslurm.given_up
 
 
 def asking_job(bodies: Bodies, said: Path, *options: str) -> Submission:

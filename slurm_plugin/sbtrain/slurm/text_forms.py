@@ -8,7 +8,7 @@ and comments may hold any character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Never, TypeVar
 
 from sbtrain.errors import SlurmUnparsableError
@@ -100,13 +100,23 @@ def read_job_block(text: str) -> JobInfo:
 def read_node_blocks(text: str) -> tuple[NodeInfo, ...]:
     """Nodes of ``scontrol show nodes`` (several lines each)."""
     blocks = [block for block in text.split("\n\n") if "NodeName=" in block]
-    return tuple(_guard("scontrol show nodes", _block_node, _pairs(block)) for block in blocks)
+    return nodes_of(map(_pairs, blocks))
+
+
+def nodes_of(rows: Iterable[Mapping[str, str]]) -> tuple[NodeInfo, ...]:
+    """Nodes by the keys and words of ``scontrol show nodes``."""
+    return tuple(_guard("scontrol show nodes", _block_node, row) for row in rows)
 
 
 def read_partitions(text: str) -> tuple[PartitionInfo, ...]:
     """Partitions of ``scontrol -o show partition``, one a line."""
     lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
-    return tuple(_guard("scontrol show partition", _partition, _pairs(line)) for line in lines)
+    return partitions_of(map(_pairs, lines))
+
+
+def partitions_of(rows: Iterable[Mapping[str, str]]) -> tuple[PartitionInfo, ...]:
+    """Partitions by the keys and words of ``scontrol show partition``."""
+    return tuple(_guard("scontrol show partition", _partition, row) for row in rows)
 
 
 def _table(text: str, fields: tuple[str, ...], separator: str) -> list[dict[str, str]]:
