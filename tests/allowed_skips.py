@@ -37,8 +37,14 @@ OTHER_PYTHONS = AllowedSkip(
     said=r"no Python 3\.\d+ on PATH and none of pyenv",
     why="a distribution has one Python, and sbtrain itself needs a newer one",
 )
+PYSLURM = AllowedSkip(
+    tests="tests/cluster/test_slurm_client.py::*",
+    said="pyslurm is not installed",
+    why="it can be built for Slurm 26.05 alone: `make test-slurm-26.05` does",
+)
 ALLOWED: tuple[AllowedSkip, ...] = (
     OTHER_PYTHONS,
+    PYSLURM,
     *(() if BESIDE.is_dir() else WITHOUT_SHARED_DATA),
 )
 
