@@ -33,7 +33,7 @@ _EXIT_REQUEUES = (24, 11)  # the oldest on which this was seen
 def way_back_of(version: SlurmVersion) -> WayBack:
     """How a job comes back that ends within the grace of its preemption.
 
-    Seen on 22.05: an exit ends it for good, and it must be requeued. Seen on 24.11: Slurm
+    Seen on 22.05: an exit ends it for good, and it must be requeued. On 24.11 and 26.05 Slurm
     requeues it upon any exit, unless the job says Requeue=0; requeued by hand besides, or by
     Slurm at the end of the grace, it runs again, and once more after it has completed.
     Between the two nothing was tried: stay until Slurm ends the job.
