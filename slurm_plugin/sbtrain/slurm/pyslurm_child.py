@@ -38,8 +38,8 @@ def _version() -> str:
 
 
 def _said(row: dict[str, object]) -> Row:
-    """What pyslurm leaves open is left out."""
-    return {key: str(value) for key, value in row.items() if value is not None}
+    """What pyslurm leaves open is empty."""
+    return {key: "" if value is None else str(value) for key, value in row.items()}
 
 
 def _nodes() -> Iterable[dict[str, object]]:
@@ -65,7 +65,7 @@ def _partitions() -> Iterable[dict[str, object]]:
     for part in pyslurm.Partitions.load().values():
         yield {
             "PartitionName": part.name,
-            "Nodes": part.nodes or "",
+            "Nodes": part.nodes,
             "TotalNodes": part.total_nodes,
             "TotalCPUs": part.total_cpus,
             "Default": _yes(part.is_default),
@@ -87,9 +87,11 @@ def _partitions() -> Iterable[dict[str, object]]:
 
 def _access(what: str, allowed: list[str], denied: list[str]) -> dict[str, object]:
     """scontrol shows who is denied only where nobody is allowed by name."""
-    if allowed != ["ALL"]:
-        return {f"Allow{what}": ",".join(allowed)}
-    return {f"Deny{what}": ",".join(denied)}
+    by_name = allowed != ["ALL"]
+    return {
+        f"Allow{what}": ",".join(allowed),
+        f"Deny{what}": "" if by_name else ",".join(denied),
+    }
 
 
 def _queue() -> Iterable[dict[str, object]]:
@@ -103,7 +105,7 @@ def _queue() -> Iterable[dict[str, object]]:
             "JobState": job.state,
             "Reason": job.state_reason.replace(" ", "_").partition(",")[0].partition(":")[0],
             "Partition": job.partition,
-            "NodeList": job.allocated_nodes or "",
+            "NodeList": job.allocated_nodes,
             "NumNodes": job.num_nodes,
             "EndTime": ends,
             "TimeLimit": _minutes(job.time_limit),

@@ -22,7 +22,7 @@ from sbtrain_jobs.process import run_command
 from sbtrain_perf.errors import SbtrainError
 
 T = TypeVar("T")
-Rows = Iterable[Mapping[str, str]]
+Row = Mapping[str, str]
 
 CHOICE = "SBTRAIN_SLURM"  # the user's word: commands
 _CHILD = (sys.executable, "-E", "-P", str(Path(__file__).with_name("pyslurm_child.py")))
@@ -45,6 +45,13 @@ def client_for(
     return kind(environ=own, query_timeout_s=query_timeout_s)
 
 
+class _Said(dict[str, str]):
+    """A row of the child: a key that it never says is no empty one."""
+
+    def get(self, key: str, default: object = None) -> str:
+        return self[key]
+
+
 class PyslurmClient(CommandsClient):
     """Once pyslurm has failed it is not asked again.
 
@@ -65,7 +72,9 @@ class PyslurmClient(CommandsClient):
     def queue(self) -> tuple[QueuedJob, ...]:
         return self._told("queue", queue_of, super().queue)
 
-    def _told(self, what: str, read: Callable[[Rows], T], by_commands: Callable[[], T]) -> T:
+    def _told(
+        self, what: str, read: Callable[[Iterable[Row]], T], by_commands: Callable[[], T]
+    ) -> T:
         if not self.given_up:
             try:
                 return read(self._rows(what))
@@ -73,7 +82,7 @@ class PyslurmClient(CommandsClient):
                 self.given_up = str(error) or type(error).__name__
         return by_commands()
 
-    def _rows(self, what: str) -> list[dict[str, str]]:
+    def _rows(self, what: str) -> list[_Said]:
         self._find_configuration()
         version = self.version()
         asked = {"ask": what, "release": [version.year, version.month]}
@@ -83,4 +92,4 @@ class PyslurmClient(CommandsClient):
         rows = json.loads(answer.stdout)
         if not isinstance(rows, list):
             raise ValueError(f"pyslurm's child wrote {answer.stdout[:80]!r}")
-        return rows
+        return [_Said(row) for row in rows]

@@ -53,7 +53,7 @@ def queue_of(rows: Iterable[Mapping[str, str]]) -> tuple[QueuedJob, ...]:
     return tuple(
         _job(row)
         for row in rows
-        if _counts(row["JobState"]) and "Partition" in row and "NumNodes" in row
+        if _counts(row["JobState"]) and row.get("Partition") and row.get("NumNodes")
     )
 
 
@@ -68,7 +68,8 @@ def _lines(block: str) -> dict[str, str]:
 
 def _job(row: Mapping[str, str]) -> QueuedJob:
     waits = row["JobState"] == "PENDING"
-    nodes, tasks, count = row.get("NodeList", ""), row.get("ArrayTaskId"), row["NumNodes"]
+    nodes, count = row.get("NodeList", ""), row["NumNodes"]
+    tasks, ends = row.get("ArrayTaskId"), row.get("EndTime")
     try:
         limit_s = read_elapsed(row.get("TimeLimit", ""))
     except ValueError:
@@ -77,7 +78,7 @@ def _job(row: Mapping[str, str]) -> QueuedJob:
         partition=row["Partition"],
         nodes="" if waits or nodes == "(null)" else nodes,
         node_count=int(count.removesuffix("K")) * (1024 if count.endswith("K") else 1),
-        ends_s=float(row["EndTime"]) if "EndTime" in row and not waits else None,
+        ends_s=float(ends) if ends and not waits else None,
         limit_s=limit_s,
         tasks=max(len(task_numbers(tasks)), 1) if tasks and waits else 1,
         reason=row["Reason"] if waits else "",

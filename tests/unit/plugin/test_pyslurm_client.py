@@ -29,6 +29,14 @@ PARTITION = {
     "MaxTime": "UNLIMITED",
     "DefaultTime": "10:00",
     "MaxNodes": "UNLIMITED",
+    "MinNodes": "0",
+    "AllowGroups": "ALL",
+    "AllowAccounts": "ALL",
+    "DenyAccounts": "",
+    "AllowQos": "ALL",
+    "DenyQos": "",
+    "RootOnly": "NO",
+    "ReqResv": "NO",
 }
 BY_COMMANDS = " ".join(f"{key}={value}" for key, value in PARTITION.items()).replace(
     "=gpu", "=commands"
@@ -78,6 +86,15 @@ def test_what_pyslurm_says_is_read_as_the_commands_words(client: PyslurmClient) 
 def test_the_commands_answer_whatever_becomes_of_it(client: PyslurmClient, lines: str) -> None:
     child(client, f"cat > /dev/null; {lines}")
     assert answered_by(client) == "commands"
+
+
+def test_a_key_that_a_reader_looks_for_and_pyslurm_never_says_is_the_commands(
+    client: PyslurmClient,
+) -> None:
+    """Not one that reads as empty: the readers grow with what scontrol shows."""
+    told = json.dumps([{key: said for key, said in PARTITION.items() if key != "ReqResv"}])
+    assert answered_by(child(client, f"cat > /dev/null; echo '{told}'")) == "commands"
+    assert "no 'ReqResv'" in client.given_up
 
 
 def test_what_has_failed_once_is_not_tried_again(client: PyslurmClient, tmp_path: Path) -> None:
