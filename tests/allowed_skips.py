@@ -8,6 +8,7 @@ lacks that cannot be installed.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -42,9 +43,15 @@ PYSLURM = AllowedSkip(
     said="pyslurm is not installed",
     why="it can be built for Slurm 26.05 alone: `make test-slurm-26.05` does",
 )
+WITHOUT_TENSORFLOW = AllowedSkip(
+    tests="tests/cluster/*",
+    said="TensorFlow is not installed",
+    why="it has no wheel for Python 3.14",
+)
 ALLOWED: tuple[AllowedSkip, ...] = (
     OTHER_PYTHONS,
     PYSLURM,
+    *((WITHOUT_TENSORFLOW,) if sys.version_info >= (3, 14) else ()),
     *(() if BESIDE.is_dir() else WITHOUT_SHARED_DATA),
 )
 
