@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -219,6 +220,26 @@ def test_an_answer_from_before_the_notice_is_not_the_last(
         time.sleep(0.01)
     assert found.get().cause == "preempted"
     assert not inquiry.open
+
+
+def test_between_the_answer_and_its_arrival_a_question_is_open() -> None:
+    """Who sees none open, and then no event, takes it that nothing is known."""
+    seen: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    came: queue.SimpleQueue[CauseFound] = queue.SimpleQueue()
+
+    def sink(found: CauseFound) -> None:
+        threading.Thread(target=lambda: seen.put(inquiry.open), daemon=True).start()
+        time.sleep(0.3)
+        if not seen.empty():
+            seen.put(True)  # it was answered before the event had come
+        came.put(found)
+
+    inquiry = CauseInquiry(Answers("preempted"), "7", sink=sink)
+    inquiry.ask()
+    assert came.get(timeout=30).cause == "preempted"
+    assert seen.get(timeout=30) is False
+    time.sleep(0.05)
+    assert seen.empty()
 
 
 def test_slurm_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
