@@ -37,6 +37,7 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
@@ -125,6 +126,10 @@ class FakeSlurm:
     def partitions(self) -> tuple[PartitionInfo, ...]:
         self._fault("partitions")
         return tuple(self._cluster.partitions.values())
+
+    def config(self) -> ClusterConfig:
+        self._fault("config")
+        return ClusterConfig(name="played", preempt_type="partition_prio")
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         self._fault("jobs")

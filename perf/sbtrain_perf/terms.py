@@ -42,7 +42,7 @@ from sbtrain_perf.models.step_time import (
     step_s,
 )
 from sbtrain_perf.own_runs import OwnRatios
-from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
+from sbtrain_perf.request import Basis, ClusterShape, GpuType, Layout, Partition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,9 +117,7 @@ def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch
     """One worker is one node: its GPUs, or its cores, share the batch."""
     compute = coefficients.base.compute
     if partition.gpu is not None and partition.gpus_per_node > 0:
-        figures = GpuFigures(
-            peak_tflops=partition.gpu.peak_tflops, memory_bytes_s=partition.gpu.memory_bytes_s
-        )
+        figures = _figures(partition.gpu)
         speed = partition.gpus_per_node * speed_ratio(figures, PUBLISHED_GPUS["K80"])
     else:
         speed = partition.cores_per_node * compute.cpu_core_speed.value
@@ -132,6 +130,14 @@ def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch
     )
     parameters, tensors = float(job.parameters), float(job.tensors)
     return float(step_s(parameters, tensors, batch=float(batch), terms=terms))
+
+
+def _figures(gpu: GpuType) -> GpuFigures:
+    """Its own; of a type that nobody knows, until it is measured, a V100's (our choice: about
+    the middle of what clusters hold; sbtrain_perf.spreads says how far off that may be)."""
+    if gpu.peak_tflops is None or gpu.memory_bytes_s is None:
+        return PUBLISHED_GPUS["V100"]
+    return GpuFigures(peak_tflops=gpu.peak_tflops, memory_bytes_s=gpu.memory_bytes_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,11 +209,12 @@ class AttemptPhases:
         if event.name == "staging":
             if event.returncode != 0 and self._staging.begins_again(event.returncode):
                 return
-            if event.returncode != 0:
-                nodes, code = self._job.nodes, event.returncode
+            nodes, code = self._job.nodes, event.returncode
+            if code != 0 and not self._staging.in_place(code, nodes):
                 self._fail(*why_failed(self._folder, returncode=code, nodes=nodes))
                 return
-            self._record.staged()
+            if code == 0:
+                self._record.staged()
             self._begin_agents()
         elif self._phase == "meeting":
             missing = ", ".join(self._rendezvous.missing()) or "none"

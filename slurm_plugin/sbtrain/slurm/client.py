@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
@@ -66,6 +67,8 @@ class NodeInfo:
     cpus_allocated: int
     memory_mib: int
     gres: tuple[Gres, ...]
+    cores: int = 0  # threads of one core count once; 0: not told
+    tmp_disk_mib: int = 0  # of its TmpFS; 0: not told
 
     @property
     def lost(self) -> bool:
@@ -296,6 +299,8 @@ class SlurmClient(Protocol):
         ...
 
     def partitions(self) -> tuple[PartitionInfo, ...]: ...
+
+    def config(self) -> ClusterConfig: ...
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         """Jobs that slurmctld remembers, ended ones included for a few minutes."""

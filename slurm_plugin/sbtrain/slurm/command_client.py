@@ -41,6 +41,7 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig, read_config
 from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
 from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
@@ -111,20 +112,15 @@ class CommandsClient:
         return self._known_version
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        argv = ["scontrol", "show", "nodes", "--json"]
-        if self.version() < _SCONTROL_JSON:
-            argv = ["sinfo", "--json"]
-        return self._read(
-            since=_SINFO_JSON,
-            json=lambda: json_forms.read_nodes(self._ask(argv).stdout, command=_line(argv)),
-            text=lambda: text_forms.read_node_blocks(
-                self._ask(["scontrol", "--all", "show", "nodes"]).stdout
-            ),
-        )
+        argv = ["scontrol", "--all", "show", "nodes"]
+        return text_forms.read_node_blocks(self._ask(argv).stdout)
 
     def partitions(self) -> tuple[PartitionInfo, ...]:
         argv = ["scontrol", "--all", "-o", "show", "partition"]
         return text_forms.read_partitions(self._ask(argv).stdout)
+
+    def config(self) -> ClusterConfig:
+        return read_config(self._ask(["scontrol", "show", "config"]).stdout)
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         found = self._squeue(*(["--me"] if scope == "own" else []))

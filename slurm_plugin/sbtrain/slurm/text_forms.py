@@ -236,6 +236,8 @@ def _block_node(pairs: Mapping[str, str]) -> NodeInfo:
         cpus_allocated=int(pairs["CPUAlloc"]),
         memory_mib=int(pairs["RealMemory"]),
         gres=read_gres(pairs.get("Gres", "")),
+        cores=int(pairs.get("Sockets", "0")) * int(pairs.get("CoresPerSocket", "0")),
+        tmp_disk_mib=int(pairs.get("TmpDisk", "0")),
     )
 
 

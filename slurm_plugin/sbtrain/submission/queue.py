@@ -13,16 +13,23 @@ import grp
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sbtrain.errors import SlurmError, SlurmMissingError
 from sbtrain.options.argv import Setting, given, last_value
+from sbtrain.slurm.cluster_config import NO_CONFIG, ClusterConfig
 from sbtrain.slurm.gres import read_gres
-from sbtrain.slurm.kept_answers import NO_NODES, KeptAnswers, Nodes
+from sbtrain.slurm.kept_answers import (
+    NODES_AGAIN_S,
+    NODES_S,
+    PARTITIONS_S,
+    KeptAnswers,
+)
+from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
 from sbtrain.submission.asked import GPU_OPTIONS
-from sbtrain.submission.free_nodes import FreeNodes, may_be_pushed, names_in
+from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_perf.request import slurm_partition
 from sbtrain_perf.wording import count, duration
 
@@ -45,7 +52,17 @@ class Known:
 
     partitions: tuple[PartitionInfo, ...] = ()
     nodes: Nodes = NO_NODES
+    config: ClusterConfig = NO_CONFIG
     silence: str = ""
+
+    @property
+    def site(self) -> dict[str, Any] | None:
+        """In the form of a site file; None where Slurm tells nothing."""
+        from sbtrain.sites.discovery import discovered
+
+        if not self.partitions:
+            return None
+        return discovered(self.partitions, self.nodes.kinds, self.config)
 
     def of(self, partition: Partition) -> PartitionInfo | None:
         name = slurm_partition(partition.name)
@@ -62,10 +79,13 @@ class Waits:
     silence: str = ""
 
 
-def ask_known(answers: KeptAnswers, *, nodes: bool) -> Known:
+def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
+    """anew: which nodes can be used now matters, and not only which there are."""
     try:
         return Known(
-            partitions=answers.partitions(), nodes=answers.nodes() if nodes else NO_NODES
+            partitions=answers.partitions(),
+            nodes=answers.nodes(most_s=NODES_S if anew else PARTITIONS_S),
+            config=answers.config(),
         )
     except SlurmMissingError:
         return Known()
@@ -73,32 +93,16 @@ def ask_known(answers: KeptAnswers, *, nodes: bool) -> Known:
         return Known(silence=error.message)
 
 
-def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
-    """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
-    of a higher tier, on some of the nodes of one that may be preempted."""
-    weak = [one for one in partitions if may_be_pushed(one)]
-    return frozenset(
-        one.name
-        for one in partitions
-        if any(
-            one.priority_tier > other.priority_tier
-            and names_in(one.nodes) & names_in(other.nodes)
-            for other in weak
-        )
-    )
-
-
 def fitted(
     asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
 ) -> tuple[ClusterShape, dict[str, str]]:
     """The cluster as the job may use it, and why partitions are left out. A partition that
-    takes no such job goes, unless none takes it: then sbatch says why. Of the others, those
-    that push running jobs aside are marked, and none has more nodes than may be had.
+    takes no such job goes, unless none takes it: then sbatch says why. None of the others has
+    more nodes than may be had.
 
     Args:
         closed: partitions of Slurm that have refused the job, and why.
     """
-    pushing = pushing_aside(known.partitions)
     if not any(known.of(one) for one in shape.partitions):
         return shape, {}
     kept, left_out = [], {}
@@ -110,30 +114,15 @@ def fitted(
             continue
         most = min(len(usable_nodes(asked, one, info, known.nodes)), info.max_nodes or MOST)
         kept.append(
-            dataclasses.replace(
-                one,
-                max_nodes_per_job=min(most, one.max_nodes_per_job),
-                preempts_others=one.preempts_others or info.name in pushing,
-            )
+            dataclasses.replace(one, max_nodes_per_job=min(most, one.max_nodes_per_job))
         )
     wanted = {name for name in (asked.request.partition or "").split(",") if name}
     if not wanted:
         wanted = {slurm_partition(one.name) for one in shape.partitions}
     if not any(slurm_partition(one.name) in wanted for one in kept):
-        return marked(shape, pushing), {}
+        return shape, {}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
     return dataclasses.replace(shape, partitions=tuple(kept)), told
-
-
-def marked(shape: ClusterShape, pushing: Collection[str]) -> ClusterShape:
-    """Partitions whose jobs Slurm lets push others aside, as the site file may mark them."""
-    partitions = (
-        dataclasses.replace(one, preempts_others=True)
-        if slurm_partition(one.name) in pushing
-        else one
-        for one in shape.partitions
-    )
-    return dataclasses.replace(shape, partitions=tuple(partitions))
 
 
 def usable_nodes(
@@ -251,7 +240,7 @@ def queue_waits(
         queue, nodes = answers.queue(), known.nodes
         free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
         if free.doubtful:
-            nodes = answers.nodes(doubted=True)
+            nodes = answers.nodes(most_s=NODES_AGAIN_S)
             free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
     except SlurmMissingError:
         return Waits()

@@ -19,7 +19,7 @@ from sbtrain.commands.status import causes, under_way
 from sbtrain.errors import SlurmTimeoutError
 from sbtrain.runs.run_list import ListedRun, append_run
 from sbtrain.runs.run_status import LOST, UNKNOWN, RunStatus, overview
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain.slurm.client import Submission
 from sbtrain_jobs.record.ledger import LedgerEntry
 from sbtrain_jobs.training.checkpoint import CheckpointStore
@@ -232,7 +232,7 @@ def measured_run(place: Path, environ: dict[str, str], job_id: str) -> Plan:
     )
     decision = plan_request(
         request,
-        load_site("private", {}),
+        load_site("private", {}).shape,
         load_coefficients(),
         run_id=run.run_id,
         run_dir=run.run_dir,
@@ -423,7 +423,7 @@ def test_bundled_sites_are_right(name: str, tmp_path: Path, environ: dict[str, s
 
 
 def test_site_check_names_every_problem(tmp_path: Path, environ: dict[str, str]) -> None:
-    (tmp_path / "own.toml").write_text('name = "x"\nspeed = 3\n')
+    (tmp_path / "own.toml").write_text('name = ""\nspeed = 3\n')
     said = sbtrainctl("site", "check", "./own.toml", cwd=tmp_path, environ=environ)
     assert said.returncode == 10
     assert "own.toml:2: speed:" in said.stderr

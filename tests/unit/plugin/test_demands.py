@@ -11,7 +11,7 @@ import pytest
 
 from sbtrain.commands.ctl import run
 from sbtrain.options.argv import Setting
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain.submission.asked import environment_settings
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.job import job_of
@@ -84,7 +84,7 @@ def site(tmp_path: Path) -> str:
 def test_what_a_partition_cannot_give(
     words: str, partition: str, reason: str | None, site: str
 ) -> None:
-    (one,) = (p for p in load_site(site, {}).partitions if p.name == partition)
+    (one,) = (p for p in load_site(site, {}).shape.partitions if p.name == partition)
     nodes = NodeRange(high=1 if "-N 1" in words else None)
     request = Request(script="train.py", sbatch_options=tuple(words.split()), nodes=nodes)
     said = partition_refusal(one, job_of(request, load_coefficients()))

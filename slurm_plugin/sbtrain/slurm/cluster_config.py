@@ -1,0 +1,77 @@
+"""What of Slurm's configuration a plan goes by: read from slurm.conf where there is one to
+read, which costs slurmctld nothing, else from `scontrol show config`; both write Key=Value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CREDENTIAL_S = 120  # Slurm's default cred_expire
+_MOST_INCLUDES = 64
+_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*$")
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
+_KEYS = {
+    *("clustername", "authinfo", "preempttype", "mpidefault", "tmpfs"),
+    "accountingstoragetype",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
+    "partition_prio" or "qos". mpi: what srun starts MPI programs with unless told, "" where
+    with nothing. tmp_fs: a node's folder for what jobs leave behind."""
+
+    name: str = ""
+    requeue_s: int = CREDENTIAL_S
+    preempt_type: str = ""
+    mpi: str = ""
+    tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
+    accounting: bool = False
+
+
+NO_CONFIG = ClusterConfig()
+
+
+def read_config(text: str) -> ClusterConfig:
+    """Of the text of slurm.conf, its includes taken in, or of `scontrol show config`."""
+    said: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if found and found[1].lower() in _KEYS and found[2] not in {"", "(null)"}:
+            said[found[1].lower()] = found[2]
+    # When a dead run's credential is forgotten, and so how long a requeued job is held.
+    held = re.search(r"\bcred_expire=(\d+)", said.get("authinfo", ""))
+    preempt = said.get("preempttype", "").lower().removeprefix("preempt/")
+    mpi = said.get("mpidefault", "").lower().removeprefix("mpi/")
+    return ClusterConfig(
+        name=said.get("clustername", ""),
+        requeue_s=int(held[1]) if held else CREDENTIAL_S,
+        preempt_type="" if preempt == "none" else preempt,
+        mpi="" if mpi == "none" else mpi,
+        tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
+        accounting=said.get("accountingstoragetype", "").endswith("slurmdbd"),
+    )
+
+
+def configuration_text(path: Path) -> str | None:
+    """slurm.conf as Slurm reads it; None where it or a part cannot be read."""
+    try:
+        return "\n".join(_lines(path, path.parent, _MOST_INCLUDES))
+    except (OSError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _lines(path: Path, folder: Path, depth: int) -> Iterator[str]:
+    if not depth:
+        raise OSError(f"{path} includes itself")
+    text = path.read_text(encoding="utf-8")
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        said = line.partition("#")[0]
+        included = _INCLUDE.match(said)
+        if included:
+            yield from _lines(folder / included[1], folder, depth - 1)
+        else:
+            yield said
