@@ -27,6 +27,7 @@ from sbtrain_perf.coefficients import (
     nearest_start,
     nearest_step,
 )
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import link_loads, transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
@@ -34,13 +35,7 @@ from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.parameter_server import linked_byte_s, server_s, slow_link_s
 from sbtrain_perf.models.preemption import equivalent_hazards_1_s
-from sbtrain_perf.models.step_time import (
-    PUBLISHED_GPUS,
-    GpuFigures,
-    StepTerms,
-    speed_ratio,
-    step_s,
-)
+from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 from sbtrain_perf.own_runs import OwnRatios
 from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
 
@@ -117,10 +112,7 @@ def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch
     """One worker is one node: its GPUs, or its cores, share the batch."""
     compute = coefficients.base.compute
     if partition.gpu is not None and partition.gpus_per_node > 0:
-        figures = GpuFigures(
-            peak_tflops=partition.gpu.peak_tflops, memory_bytes_s=partition.gpu.memory_bytes_s
-        )
-        speed = partition.gpus_per_node * speed_ratio(figures, PUBLISHED_GPUS["K80"])
+        speed = partition.gpus_per_node * speed_ratio(partition.gpu, PUBLISHED_GPUS["K80"])
     else:
         speed = partition.cores_per_node * compute.cpu_core_speed.value
     terms = StepTerms(
