@@ -36,6 +36,13 @@ class GpuType:
         """Whether its speed can be told from figures."""
         return self.peak_tflops is not None and self.memory_bytes_s is not None
 
+    @property
+    def rates(self) -> tuple[float, float]:
+        """FP32 TFLOPS and bytes/s of memory. Raises ValueError where they are not known."""
+        if self.peak_tflops is None or self.memory_bytes_s is None:
+            raise ValueError(f"the figures of {self.name} are not known")
+        return self.peak_tflops, self.memory_bytes_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGroup:
