@@ -95,3 +95,8 @@ STALE_SITES = (
         "gpu_types",
     ),
 )
+PARTITIONS = (
+    "standard Nodes=c[1-4] Default=YES MaxTime=7-0 DefaultTime=30 PreemptMode=OFF",
+    "spot Nodes=c[1-4],g[1-4] MaxTime=7-0 DefaultTime=30 PreemptMode=REQUEUE GraceTime=15",
+    "urgent Nodes=c[1-4],g[1-4] MaxTime=7-0 DefaultTime=30 PreemptMode=OFF PriorityTier=10",
+)
