@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -92,11 +92,10 @@ def questions(environ: Mapping[str, str], folder: Path) -> dict[str, int]:
 
 def cpu_ms(environ: Mapping[str, str], folder: Path, *more: str) -> float:
     """CPU time of one explanation, its children included."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     call(environ, folder, SBTRAIN, *more, "--train-explain", "--train-steps=20", "train.py")
-    after = os.times()
-    spent_s = after.children_user + after.children_system
-    return 1000 * (spent_s - before.children_user - before.children_system)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def shown_site(environ: Mapping[str, str], folder: Path) -> str:
