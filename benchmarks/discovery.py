@@ -102,7 +102,6 @@ def stale_rows() -> list[BenchRow]:
         what="as the site files describe",
         nodes={"g": "k80:2"},
         partitions=PARTITIONS,
-        more=("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"),
     )
     wrong = 0
     with running(shape) as environ, tempfile.TemporaryDirectory() as place:

@@ -41,6 +41,7 @@ from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
+from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import compress, expand
 
@@ -130,6 +131,10 @@ class FakeSlurm:
     def config(self) -> ClusterConfig:
         self._fault("config")
         return ClusterConfig(name="played", preempt_type="partition_prio")
+
+    def limits(self) -> UserLimits:
+        self._fault("limits")
+        return NO_LIMITS
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         self._fault("jobs")

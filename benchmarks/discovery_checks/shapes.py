@@ -4,8 +4,10 @@ sbtrain."""
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,14 +26,14 @@ _PLAIN = "CPUs=4 RealMemory=16000"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """nodes: of c1 to c4 and of g1 to g4, as NodeName has it; of one node by its name.
-    partition: that the training is asked for in, where none is the default."""
+    more: of slurm.conf. qos: limits of the one that the user's jobs have."""
 
     what: str
     nodes: Mapping[str, str] = field(default_factory=dict)
     partitions: Sequence[str] = (f"main Nodes={_ALL} Default=YES",)
     more: Sequence[str] = ()
     accounting: bool = False
-    qos: Sequence[str] = ()
+    qos: str = ""
 
     def node(self, name: str) -> str:
         return self.nodes.get(name, self.nodes.get(name[0], _PLAIN))
@@ -86,13 +88,13 @@ SHAPES = (
             f"low Nodes={_ALL} Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=9",
             f"high Nodes={_ALL} PriorityTier=5 PreemptMode=OFF",
         ),
-        more=("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"),
     ),
     Shape(what="accounting", accounting=True),
     Shape(
         what="accounting, QOS with limits",
         accounting=True,
-        qos=("small MaxTRESPerJob=node=2 MaxWall=60 Flags=DenyOnLimit",),
+        more=("AccountingStorageEnforce=limits,qos",),
+        qos="MaxTRESPerJob=node=2 MaxWall=60",
     ),
 )
 
@@ -111,13 +113,14 @@ def running(shape: Shape) -> Iterator[dict[str, str]]:
     try:
         with patch.multiple("sbtrain.cluster.config", **played):
             started = up(cluster, accounting=shape.accounting or None)
+            if shape.more:
+                down(cluster)
+                (cluster / "etc/local.conf").write_text("\n".join((*shape.more, "")))
+                started = up(cluster)
         conf = folder / "etc/slurm.conf"
         shutil.copytree(cluster / "etc", conf.parent)
-        text = conf.read_text()
-        for line in shape.more:
-            key = line.partition("=")[0]
-            text = re.sub(rf"(?m)^{key}=.*\n", "", text) + f"{line}\n"
-        conf.write_text(text)
+        if shape.qos:
+            _limit(started.environment, shape.qos)
         home = folder / "home"
         home.mkdir()
         yield {
@@ -131,6 +134,16 @@ def running(shape: Shape) -> Iterator[dict[str, str]]:
     finally:
         down(cluster)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _limit(environ: Mapping[str, str], qos: str) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for words in (
+        ["add", "qos", "limited", *qos.split()],
+        ["modify", "user", user, "set", "qos+=limited", "defaultqos=limited"],
+    ):
+        argv = ["sacctmgr", "--immediate", *words]
+        subprocess.run(argv, env={**os.environ, **environ}, check=True, capture_output=True)
 
 
 def _gpus(shape: Shape, name: str) -> tuple[str, int] | None:

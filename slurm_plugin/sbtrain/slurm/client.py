@@ -22,6 +22,7 @@ from typing import Literal, Protocol
 
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
+from sbtrain.slurm.user_limits import UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
 
@@ -112,6 +113,7 @@ class PartitionInfo:
     default_time_s: int | None
     max_nodes: int | None
     min_nodes: int = 0
+    qos: str = ""  # whose limits bind its jobs
     access: PartitionAccess = PartitionAccess()
 
 
@@ -301,6 +303,10 @@ class SlurmClient(Protocol):
     def partitions(self) -> tuple[PartitionInfo, ...]: ...
 
     def config(self) -> ClusterConfig: ...
+
+    def limits(self) -> UserLimits:
+        """Of this user, by the accounting; slurmctld is not asked."""
+        ...
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         """Jobs that slurmctld remembers, ended ones included for a few minutes."""

@@ -4,7 +4,7 @@ read, which costs slurmctld nothing, else from `scontrol show config`; both writ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*$")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
 _KEYS = {
     *("clustername", "authinfo", "preempttype", "mpidefault", "tmpfs"),
-    "accountingstoragetype",
+    *("accountingstoragetype", "accountingstorageenforce"),
 }
 
 
@@ -22,14 +22,15 @@ _KEYS = {
 class ClusterConfig:
     """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
     "partition_prio" or "qos". mpi: what srun starts MPI programs with unless told, "" where
-    with nothing. tmp_fs: a node's folder for what jobs leave behind."""
+    with nothing. tmp_fs: a node's folder for what jobs leave behind. limits: the accounting
+    limits jobs."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
     preempt_type: str = ""
     mpi: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
-    accounting: bool = False
+    limits: bool = False
 
 
 NO_CONFIG = ClusterConfig()
@@ -52,8 +53,15 @@ def read_config(text: str) -> ClusterConfig:
         preempt_type="" if preempt == "none" else preempt,
         mpi="" if mpi == "none" else mpi,
         tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
-        accounting=said.get("accountingstoragetype", "").endswith("slurmdbd"),
+        limits=_limits(said),
     )
+
+
+def _limits(said: Mapping[str, str]) -> bool:
+    if not said.get("accountingstoragetype", "").lower().endswith("slurmdbd"):
+        return False
+    enforced = set(said.get("accountingstorageenforce", "").lower().split(","))
+    return bool(enforced & {"limits", "safe", "qos", "all"})
 
 
 def configuration_text(path: Path) -> str | None:

@@ -13,6 +13,7 @@ Imports the standard library alone, and no asyncio: this sits in front of sbatch
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import time
@@ -47,6 +48,12 @@ from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
+from sbtrain.slurm.user_limits import (
+    ASSOCIATION_FIELDS,
+    QOS_FIELDS,
+    UserLimits,
+    read_limits,
+)
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.hostlist import compress
@@ -121,6 +128,14 @@ class CommandsClient:
 
     def config(self) -> ClusterConfig:
         return read_config(self._ask(["scontrol", "show", "config"]).stdout)
+
+    def limits(self) -> UserLimits:
+        shown = ["sacctmgr", "--noheader", "--parsable2", "show"]
+        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
+        fields = f"format={','.join(ASSOCIATION_FIELDS)}"
+        associations = self._ask([*shown, "assoc", user, fields]).stdout
+        qos = self._ask([*shown, "qos", f"format={','.join(QOS_FIELDS)}"]).stdout
+        return read_limits(associations, qos)
 
     def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
         found = self._squeue(*(["--me"] if scope == "own" else []))

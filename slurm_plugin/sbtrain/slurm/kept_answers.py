@@ -25,13 +25,14 @@ from sbtrain.home import home, made_home
 from sbtrain.slurm.client import PartitionInfo, QueuedJob, SlurmClient
 from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, nodes_of
+from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_perf.codec import decode, encode
 
 PARTITIONS_S = 86_400.0
 NODES_S = 3_600.0
 NODES_AGAIN_S = 300.0  # however often the queue contradicts them
 QUEUE_S = 5.0
-_FORM = 2  # of what is kept
+_FORM = 3  # of what is kept
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 
 
@@ -42,6 +43,7 @@ class _Kept:
     conf: str
     form: int = _FORM
     config: ClusterConfig | None = None
+    limits: UserLimits | None = None
     partitions: tuple[PartitionInfo, ...] = ()
     partitions_at_s: float = 0.0
     nodes: Nodes = NO_NODES
@@ -81,12 +83,26 @@ class KeptAnswers:
             return said
         return self._kept.config
 
+    def limits(self) -> UserLimits:
+        """Asked about with the partitions, where the accounting limits jobs at all."""
+        if not self.config().limits:
+            return NO_LIMITS
+        if self._kept.limits is None:
+            said = self._client.limits()
+            self._keep(dataclasses.replace(self._kept, limits=said))
+            return said
+        return self._kept.limits
+
     def partitions(self) -> tuple[PartitionInfo, ...]:
         if self._aged(self._kept.partitions_at_s, PARTITIONS_S):
             said, at_s = self._client.partitions(), self._now()
             self._keep(
                 dataclasses.replace(
-                    self._kept, partitions=said, partitions_at_s=at_s, config=None
+                    self._kept,
+                    partitions=said,
+                    partitions_at_s=at_s,
+                    config=None,
+                    limits=None,
                 )
             )
         return self._kept.partitions

@@ -257,6 +257,7 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         default_time_s=read_elapsed(pairs["DefaultTime"]),
         max_nodes=None if max_nodes == "UNLIMITED" else int(max_nodes),
         min_nodes=int(pairs.get("MinNodes", "0")),
+        qos=_known(pairs.get("QoS", "")),
         access=PartitionAccess(
             groups=_some(pairs, "AllowGroups"),
             accounts=_some(pairs, "AllowAccounts"),

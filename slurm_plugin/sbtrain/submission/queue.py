@@ -28,6 +28,7 @@ from sbtrain.slurm.kept_answers import (
     KeptAnswers,
 )
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
+from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
 from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_perf.request import slurm_partition
@@ -53,6 +54,7 @@ class Known:
     partitions: tuple[PartitionInfo, ...] = ()
     nodes: Nodes = NO_NODES
     config: ClusterConfig = NO_CONFIG
+    limits: UserLimits = NO_LIMITS
     silence: str = ""
 
     @property
@@ -86,11 +88,20 @@ def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
             partitions=answers.partitions(),
             nodes=answers.nodes(most_s=NODES_S if anew else PARTITIONS_S),
             config=answers.config(),
+            limits=_limits(answers) if anew else NO_LIMITS,
         )
     except SlurmMissingError:
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
+
+
+def _limits(answers: KeptAnswers) -> UserLimits:
+    """None where the accounting does not tell: Slurm's own word on the job does."""
+    try:
+        return answers.limits()
+    except SlurmError:
+        return NO_LIMITS
 
 
 def fitted(
@@ -108,11 +119,13 @@ def fitted(
     kept, left_out = [], {}
     for one in shape.partitions:
         info = known.of(one)
-        why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known.nodes)
+        limit = _limit(asked, one, info, known.limits)
+        why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known, limit)
         if why or info is None:
             left_out[one.name] = why
             continue
-        most = min(len(usable_nodes(asked, one, info, known.nodes)), info.max_nodes or MOST)
+        usable = len(usable_nodes(asked, one, info, known.nodes))
+        most = min(usable, info.max_nodes or MOST, limit.nodes or MOST)
         kept.append(
             dataclasses.replace(one, max_nodes_per_job=min(most, one.max_nodes_per_job))
         )
@@ -151,7 +164,25 @@ def _features(constraint: str) -> Iterator[list[str]]:
         yield constraint.split("|")
 
 
-def _closed(asked: Asked, one: Partition, info: PartitionInfo | None, nodes: Nodes) -> str:
+def _limit(
+    asked: Asked, one: Partition, info: PartitionInfo | None, limits: UserLimits
+) -> Limit:
+    """What the accounting allows the job in a partition, in whole nodes."""
+    if info is None:
+        return NO_LIMIT
+    account, qos = (last_value(asked.settings, name) or "" for name in ("account", "qos"))
+    found = limits.of(info.name, info.qos, account=account, qos=qos)
+    nodes = MOST if found.nodes is None else found.nodes
+    if found.cpus is not None:
+        nodes = min(nodes, found.cpus // one.cores_per_node)
+    if found.gpus is not None and one.gpus_per_node:
+        nodes = min(nodes, found.gpus // one.gpus_per_node)
+    return dataclasses.replace(found, nodes=None if nodes == MOST else nodes)
+
+
+def _closed(
+    asked: Asked, one: Partition, info: PartitionInfo | None, known: Known, limit: Limit
+) -> str:
     """Why Slurm would never start the job in a partition; empty: it would."""
     if info is None:
         return "Slurm has no such partition"
@@ -163,12 +194,16 @@ def _closed(asked: Asked, one: Partition, info: PartitionInfo | None, nodes: Nod
         return shut
     if info.max_time_s is not None and (request.time_limit_s or 0) > info.max_time_s:
         return f"its jobs may take {duration(info.max_time_s)} at most"
+    if limit.wall_s is not None and (request.time_limit_s or 0) > limit.wall_s:
+        return f"your jobs may take {duration(limit.wall_s)} at most (account or QOS)"
+    if limit.nodes is not None and limit.nodes < max(request.nodes.low, info.min_nodes):
+        return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:
         return f"its jobs have {info.min_nodes} nodes at least"
     if not _required(asked) <= names_in(info.nodes):
         return "it does not hold all nodes of --nodelist"
     least = max(request.nodes.low, info.min_nodes)
-    may_have = len(usable_nodes(asked, one, info, nodes))
+    may_have = len(usable_nodes(asked, one, info, known.nodes))
     if may_have < least <= info.node_count:
         return f"{count(may_have, 'node')} of it can run the job now, and it needs {least}"
     return ""

@@ -14,7 +14,9 @@ from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.tiers import pushing_aside
+from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
 from sbtrain_perf.request import Plan
@@ -268,3 +270,24 @@ def test_of_a_cluster_that_says_nothing_nothing_is_made_up(script: str, tmp_path
     assert not [word for word in added.directives + added.words if "--partition" in word]
     assert not [word for word in added.directives + added.words if "--nodes=" in word]
     assert "--partition=gpu" in plan.sbatch_options
+
+
+class Limited(FakeSlurm):
+    """Whose accounting lets the user's jobs have two nodes for an hour."""
+
+    def config(self) -> ClusterConfig:
+        return dataclasses.replace(super().config(), limits=True)
+
+    def limits(self) -> UserLimits:
+        return read_limits("team||small|small|node=2|01:00:00|\n", "small|||\n")
+
+
+def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) -> None:
+    words = ("--train-samples=60000", "--train-objective=time")
+    free = outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path)
+    assert chosen(free).nodes > 2
+    found = outcome(*words, slurm=Limited(), tmp_path=tmp_path)
+    assert chosen(found).nodes <= 2
+    assert found.warnings == ()
+    asked = outcome(*words, "-N4", slurm=Limited(), tmp_path=tmp_path)
+    assert chosen(asked).nodes == 4  # sbatch says what is wrong with it

@@ -15,6 +15,7 @@ MpiDefault=pmix
 TmpFS=\\
 /local/%n
 AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageEnforce=associations,limits
 NodeName=c[1-4] CPUs=4
 """
 SHOWN = """\
@@ -25,6 +26,7 @@ PreemptType             = preempt/partition_prio
 MpiDefault              = pmix
 TmpFS                   = /local/%n
 AccountingStorageType   = accounting_storage/slurmdbd
+AccountingStorageEnforce = associations,limits
 """
 SAID = ClusterConfig(
     name="big",
@@ -32,7 +34,7 @@ SAID = ClusterConfig(
     preempt_type="partition_prio",
     mpi="pmix",
     tmp_fs="/local/%n",
-    accounting=True,
+    limits=True,
 )
 
 
