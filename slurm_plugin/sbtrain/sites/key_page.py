@@ -15,8 +15,9 @@ strong: the defaults below; Slurm's word; `/etc/sbtrain/*.toml`; \
 
 Where a file contradicts Slurm in what Slurm knows (nodes, cores, memory, GPUs, limits, who \
 is preempted), Slurm's word holds, with a warning; a file may ask for less of it, such as a \
-lower `max_nodes_per_job` or `gpus_per_node = 0`. Where one states prices, partitions without \
-a price are planned for those alone who name them. A file that everybody may write is refused.
+lower `max_nodes_per_job` or `gpus_per_node = 0`. Where files state prices, partitions that \
+none of them lists are planned for those alone who name them. A file that everybody may write \
+is refused.
 
 `sbtrainctl site init` prints Slurm's word as a file to edit, `sbtrainctl site check` \
 compares, `sbtrainctl site show --origin` says where each key comes from. This page is what \

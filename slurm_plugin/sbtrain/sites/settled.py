@@ -45,9 +45,9 @@ def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
             Problem(path=("partitions", name, key), message=message) for key, message in wrong
         ]
     if any("price_per_node_hour" in table for table in tables.values()):
-        for table in tables.values():
-            if "price_per_node_hour" not in table:  # it is not free
-                table.setdefault("planned", False)
+        for name, table in tables.items():
+            if name not in named:  # it is not free because nobody has priced it
+                table["planned"] = False
     data = {**found, **stated, "partitions": tables}
     gpus = {**found.get("gpus", {}), **stated.get("gpus", {})}
     return Settled(

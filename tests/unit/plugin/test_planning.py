@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from fake_slurm import FakeSlurm
-from fake_slurm_cluster import fake_partition
+from fake_slurm_cluster import fake_node, fake_partition
 from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.slurm.cluster_config import ClusterConfig
+from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.tiers import pushing_aside
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
@@ -291,3 +292,24 @@ def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) ->
     assert found.warnings == ()
     asked = outcome(*words, "-N4", slurm=Limited(), tmp_path=tmp_path)
     assert chosen(asked).nodes == 4  # sbatch says what is wrong with it
+
+
+def test_of_an_unknown_cluster_it_is_said_what_was_assumed_and_what_would_teach(
+    tmp_path: Path,
+) -> None:
+    around = Surroundings(
+        cwd=tmp_path, environ={"SBTRAIN_HOME": str(tmp_path / "home")}, stdin=lambda: b""
+    )
+    (tmp_path / "train.py").write_text("1\n")
+    node = dataclasses.replace(fake_node("n1"), gres=read_gres("gpu:wonder:2"))
+    slurm = FakeSlurm(nodes=[node], partitions=[fake_partition("main", "n1", default=True)])
+    line = split_command_line(["--train-steps=900", str(tmp_path / "train.py")], FLAGS)
+    found = decide(read_call(line, around), around, slurm)
+    said = " ".join(found.decision.notes)
+    assert "how fast a wonder is" in said
+    assert "most of the interval is for training steps" in said
+    assert "links" not in said  # of one node
+    known = chosen(outcome("--train-steps=900", slurm=None, tmp_path=tmp_path)).prediction
+    wide = chosen(found).prediction
+    assert wide.spread.step > 1.2 * known.spread.step
+    assert wide.spread.checkpoint > 2 * known.spread.checkpoint

@@ -40,7 +40,7 @@ def test_what_no_file_says_is_slurms() -> None:
     assert settled(said(), {}).data == said()
 
 
-def test_where_prices_are_stated_one_without_is_not_free() -> None:
+def test_where_prices_are_stated_a_partition_that_no_file_lists_is_not_free() -> None:
     found = settled(said(), {"partitions": {"spot": {"price_per_node_hour": 2}}})
     planned = {name: one.get("planned", True) for name, one in found.data["partitions"].items()}
     assert planned == {"standard": False, "spot": True, "urgent": False}
