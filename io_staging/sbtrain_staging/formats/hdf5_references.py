@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbtrain_perf.extras import install_extras
 from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.sources.manifest import Kind, Manifest, shown_path
 
@@ -114,7 +115,7 @@ def references(path: bytes) -> Iterator[Reference]:
         raise StagingError(
             f"{shown_path(path)} is HDF5, and 'h5py' is not installed: whether it refers to "
             "other files cannot be seen",
-            hint="pip install 'sbtrain[staging]'",
+            hint=install_extras("staging"),
         ) from None
     for swmr in (False, True):  # what a writer has left open can be read by its readers' mode
         try:
