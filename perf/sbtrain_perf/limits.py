@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Base
+from sbtrain_perf.hardware import gpu_types
 from sbtrain_perf.job import Job
 from sbtrain_perf.request import Layout, Partition, Request, slurm_partition
 from sbtrain_perf.wording import count, duration, size
@@ -87,11 +87,9 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
     asked, held = job.hardware, partition.gpus_per_node
     if asked.gpu_types is not None and partition.gpu is None:
         return "GPUs were asked for, it has none"
-    if partition.gres and asked.gpu_types is not None:
-        own = re.search(r"gpu:([A-Za-z_][\w.-]*)", partition.gres)
-        if asked.gpu_types != ({own[1].lower()} if own else set()):
-            said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
-            return f"{said} asked for, it is asked for by {partition.gres}"
+    if partition.gres and asked.gpu_types not in {None, gpu_types(partition.gres)}:
+        said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
+        return f"{said} asked for, it is asked for by {partition.gres}"
     if asked.memory_gib > partition.memory_gib_per_node:
         by = "" if asked.memory_option == "--mem" else f" ({asked.memory_option})"
         return (
