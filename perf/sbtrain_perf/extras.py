@@ -6,6 +6,7 @@ This file imports the standard library alone, from Python 3.9 on.
 
 from __future__ import annotations
 
+import re
 import sys
 
 # As in pyproject.toml, which a test holds.
@@ -15,6 +16,16 @@ PACKAGES = {
     "mpich": ("mpich",),
     "tensorflow": ("tensorflow",),
 }
+
+# Of a whole block: what is damaged fails by its checksum before.
+_NEWER_HDF5 = re.compile(r"bad version number for \w+( \w+)* message")
+
+
+def newer_h5py(said: str) -> str:
+    """The command that brings an h5py which reads a file of which this one has said so; empty
+    where it is not too old. HDF5 2.0 is the first whose own format older ones do not read.
+    """
+    return pip_install("h5py>=3.16") if _NEWER_HDF5.search(said) else ""
 
 
 def pip_install(*packages: str) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import secrets
 import struct
 import time
@@ -35,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbtrain_perf.codec import plan_from_json, plan_to_json
 from sbtrain_perf.errors import PlanError, TimingLogError, needs_extra
-from sbtrain_perf.extras import pip_install
+from sbtrain_perf.extras import newer_h5py
 from sbtrain_perf.request import Layout, Plan, Prediction
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ _SAID_OF_DAMAGE = (
     *(OSError, RuntimeError, LookupError, ValueError, TypeError),
     *(AttributeError, ArithmeticError, MemoryError, struct.error),
 )
-_NEWER = re.compile(r"bad version number for \w+( \w+)* message")
 _TRIES_S = (0.05, 0.1, 0.2)  # between copies: a writer may be at it
 
 
@@ -317,19 +315,19 @@ def _checksum(data: bytes | bytearray) -> int:
 
 @contextmanager
 def _format_known(h5py: Any, path: Path) -> Iterator[None]:
-    """Name the HDF5 that wrote a block of an unknown form: damage is found before, by the
-    block's checksum. sbtrain itself wrote so while it let h5py choose the format.
-    """
+    """Name the HDF5 that wrote what this one does not know, as sbtrain had it do while h5py
+    chose the format."""
     try:
         yield
     except _SAID_OF_DAMAGE as error:
-        if not _NEWER.search(str(error)):
+        install = newer_h5py(str(error))
+        if not install:
             raise
         raise TimingLogError(
             f"{path} was written by HDF5 2.0 or newer; this HDF5, "
             f"{h5py.version.hdf5_version} of h5py {h5py.version.version}, does not read it, "
             "h5py 3.16 does",
-            hint=f"{pip_install('h5py>=3.16')}, or refit in the environment of that job",
+            hint=f"{install}, or refit in the environment of that job",
         ) from error
 
 
