@@ -69,6 +69,8 @@ GRES = (
     _form("gpu:h100:8", ("H100", "gpu:h100", 8)),
     _form("gpu:nvidia_h100_pcie:1", ("H100-PCIe", "gpu:nvidia_h100_pcie", 1)),
     _form("gpu:nvidia_h100_nvl:2", ("H100-NVL", "gpu:nvidia_h100_nvl", 2)),
+    _form("gpu:a100sxm4:8", ("A100", "gpu:a100sxm4", 8)),
+    _form("gpu:h100pcie:2", ("H100-PCIe", "gpu:h100pcie", 2)),
     _form("gpu:nvidia_h200:8(S:0-1)", ("H200", "gpu:nvidia_h200", 8)),
     _form("gpu:nvidia_gh200_480gb:4", ("GH200", "gpu:nvidia_gh200_480gb", 4)),
     _form("gpu:nvidia_gh200_120gb:4", ("GH200", "gpu:nvidia_gh200_120gb", 4)),
@@ -100,6 +102,7 @@ GRES = (
     _form("gpu:rtx4090:2", ("RTX 4090", "gpu:rtx4090", 2)),
     _form("gpu:nvidia_rtx_a6000:4", ("RTX A6000", "gpu:nvidia_rtx_a6000", 4)),
     _form("gpu:a5000:4", ("RTX A5000", "gpu:a5000", 4)),
+    _form("gpu:rtx_ada_6000:8", ("RTX 6000 Ada", "gpu:rtx_ada_6000", 8)),
     _form("gpu:quadro_rtx_6000:4", ("Quadro RTX 6000", "gpu:quadro_rtx_6000", 4)),
     _form("gpu:nvidia_rtx_6000_ada_generation:4", ("RTX 6000 Ada",
           "gpu:nvidia_rtx_6000_ada_generation", 4)),
@@ -152,6 +155,8 @@ UNTYPED = (
     _form("gpu:4", ("A40", "gpu", 4), p="a40-long", by="a40-long"),
     _form("gpu:4", ("RTX 3090", "gpu", 4), p="gpu-3090", by="gpu-3090"),
     _form("gpu:tesla:4", ("V100", "gpu:tesla", 4), f="v100", by="v100"),
+    _form("gpu:ampere:4", ("A100", "gpu:ampere", 4), f="a100", by="a100"),
+    _form("gpu:4", ("V100", "gpu", 4), f="volta_v100", by="volta_v100"),
     _form("gpu:(null):2", ("K80", "gpu", 2), f="k80", p="main", by="k80"),
 )  # fmt: skip
 
