@@ -37,21 +37,8 @@ _BESIDE = {
     *("nvidia", "tesla", "geforce", "amd", "radeon", "instinct", "intel", "data", "center"),
     *("gpu", "gpus", "generation", "accelerator", "nvlink", "hbm", "hbm2", "hbm3", "hbm3e"),
     *("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "blackwell"),
-    *(
-        "oam",
-        "mcm",
-        "ac",
-        "mba",
-        "dgx",
-        "dgxs",
-        "hgx",
-        "sxm",
-        "sxm2",
-        "sxm3",
-        "sxm4",
-        "sxm5",
-        "sxm6",
-    ),
+    *("oam", "mcm", "ac", "mba", "dgx", "dgxs", "hgx"),
+    *("sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6"),
 }
 _TIMES = {f"x{n}" for n in range(1, 10)} | {f"{n}x" for n in range(1, 10)}
 _IN_FEATURES = {*_BESIDE, *_TIMES, "sku", "type", "model", "name", "brand", "card", "device"}
