@@ -53,8 +53,6 @@ def _form(
     return Form(gres=gres, features=f, partitions=p, gpus=found)
 
 
-_MI250 = "gpu:amd_instinct_mi250_(mcm)_oam_ac_mba"
-
 GRES = (
     _form("gpu:a100:4(S:0-1)", ("A100", "gpu:a100", 4)),
     _form(
@@ -109,15 +107,15 @@ GRES = (
     _form("gpu:Titan_RTX:1", ("Titan RTX", "gpu:Titan_RTX", 1)),
     _form("gpu:titan_v:2", ("Titan V", "gpu:titan_v", 2)),
     _form("gpu:mi250:8", ("MI250", "gpu:mi250", 8)),
-    _form(f"{_MI250}:8(S:0-7)", ("MI250", _MI250, 8)),
+    _form("gpu:amd_instinct_mi250x_oam:8(S:0-7)", ("MI250X",
+          "gpu:amd_instinct_mi250x_oam", 8)),
     _form("gpu:amd_instinct_mi300x_oam:8(S:0-1)", ("MI300X",
           "gpu:amd_instinct_mi300x_oam", 8)),
     _form("gpu:mi300a:4", ("MI300A", "gpu:mi300a", 4)),
     _form("gpu:amd_instinct_mi210:2", ("MI210", "gpu:amd_instinct_mi210", 2)),
     _form("gpu:intel_data_center_gpu_max_1550:4", ("Max 1550",
           "gpu:intel_data_center_gpu_max_1550", 4)),
-    _form("gpu:intel(r)_data_center_gpu_max_1100:4", ("Max 1100",
-          "gpu:intel(r)_data_center_gpu_max_1100", 4)),
+    _form("gpu:intel_gpu_max_1100:4", ("Max 1100", "gpu:intel_gpu_max_1100", 4)),
     # Several kinds, other resources, several entries of one kind.
     _form("gpu:v100:2,gpu:p100:2", ("V100", "gpu:v100", 2), ("P100", "gpu:p100", 2)),
     _form("gpu:v100:2(S:0),gpu:v100:2(S:1)", ("V100", "gpu:v100", 4)),

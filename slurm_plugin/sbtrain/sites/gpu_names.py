@@ -192,7 +192,7 @@ def _read(word: str) -> _Read:
 
 
 def _words(word: str) -> Iterator[str]:
-    for found in re.findall("[a-z0-9]+", re.sub(r"\((r|tm)\)", " ", word.lower())):
+    for found in re.findall("[a-z0-9]+", word.lower()):
         glued = _GLUED.fullmatch(found)
         if glued and (found,) not in _SPELLINGS and (glued[2],) in _SPELLINGS:
             yield from (part for part in glued.groups() if part)

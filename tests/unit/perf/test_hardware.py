@@ -53,7 +53,6 @@ def test_sizes_are_read_as_sbatch_reads_them(text: str, mib: int | None) -> None
         (("--gres=gpu:3090:2",), {"3090"}, 2),
         (("--gres=gpu:2080ti:2,shard:1",), {"2080ti"}, 2),
         (("--gres=gpu:1g.5gb:7",), {"1g.5gb"}, 7),
-        (("--gres=gpu:amd_instinct_mi250_(mcm):2",), {"amd_instinct_mi250_(mcm)"}, 2),
         (("--gpus-per-node=k80:2",), {"k80"}, 2),
         (("--gpus-per-node", "3090:2"), {"3090"}, 2),
         (("--gpus-per-node=2",), set(), 2),

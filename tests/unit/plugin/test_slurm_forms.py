@@ -476,7 +476,6 @@ class TestText:
         ("bandwidth:lustre:no_consume:4k", (("bandwidth", "lustre", 4096),)),
         ("gpu:(null):2(IDX:0-1)", (("gpu", "", 2),)),
         ("gpu(IDX:0,2-3),shard:0(0/8)", (("gpu", "", 3), ("shard", "", 0))),
-        ("gpu:k80_(r):2(S:0,1)", (("gpu", "k80_(r)", 2),)),
         ("cpu=8,mem=4G,gres/gpu=2,gres/gpu:k80=2", (("gpu", "k80", 2),)),
         (
             "gres/gpu=3,gres/gpu:k80=2,gres/nvme=1",
