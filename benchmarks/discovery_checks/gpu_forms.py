@@ -53,8 +53,6 @@ def _form(
     return Form(gres=gres, features=f, partitions=p, gpus=found)
 
 
-_MI250 = "gpu:amd_instinct_mi250_(mcm)_oam_ac_mba"
-
 GRES = (
     _form("gpu:a100:4(S:0-1)", ("A100", "gpu:a100", 4)),
     _form(
@@ -69,6 +67,8 @@ GRES = (
     _form("gpu:h100:8", ("H100", "gpu:h100", 8)),
     _form("gpu:nvidia_h100_pcie:1", ("H100-PCIe", "gpu:nvidia_h100_pcie", 1)),
     _form("gpu:nvidia_h100_nvl:2", ("H100-NVL", "gpu:nvidia_h100_nvl", 2)),
+    _form("gpu:a100sxm4:8", ("A100", "gpu:a100sxm4", 8)),
+    _form("gpu:h100pcie:2", ("H100-PCIe", "gpu:h100pcie", 2)),
     _form("gpu:nvidia_h200:8(S:0-1)", ("H200", "gpu:nvidia_h200", 8)),
     _form("gpu:nvidia_gh200_480gb:4", ("GH200", "gpu:nvidia_gh200_480gb", 4)),
     _form("gpu:nvidia_gh200_120gb:4", ("GH200", "gpu:nvidia_gh200_120gb", 4)),
@@ -100,21 +100,22 @@ GRES = (
     _form("gpu:rtx4090:2", ("RTX 4090", "gpu:rtx4090", 2)),
     _form("gpu:nvidia_rtx_a6000:4", ("RTX A6000", "gpu:nvidia_rtx_a6000", 4)),
     _form("gpu:a5000:4", ("RTX A5000", "gpu:a5000", 4)),
+    _form("gpu:rtx_ada_6000:8", ("RTX 6000 Ada", "gpu:rtx_ada_6000", 8)),
     _form("gpu:quadro_rtx_6000:4", ("Quadro RTX 6000", "gpu:quadro_rtx_6000", 4)),
     _form("gpu:nvidia_rtx_6000_ada_generation:4", ("RTX 6000 Ada",
           "gpu:nvidia_rtx_6000_ada_generation", 4)),
     _form("gpu:Titan_RTX:1", ("Titan RTX", "gpu:Titan_RTX", 1)),
     _form("gpu:titan_v:2", ("Titan V", "gpu:titan_v", 2)),
     _form("gpu:mi250:8", ("MI250", "gpu:mi250", 8)),
-    _form(f"{_MI250}:8(S:0-7)", ("MI250", _MI250, 8)),
+    _form("gpu:amd_instinct_mi250x_oam:8(S:0-7)", ("MI250X",
+          "gpu:amd_instinct_mi250x_oam", 8)),
     _form("gpu:amd_instinct_mi300x_oam:8(S:0-1)", ("MI300X",
           "gpu:amd_instinct_mi300x_oam", 8)),
     _form("gpu:mi300a:4", ("MI300A", "gpu:mi300a", 4)),
     _form("gpu:amd_instinct_mi210:2", ("MI210", "gpu:amd_instinct_mi210", 2)),
     _form("gpu:intel_data_center_gpu_max_1550:4", ("Max 1550",
           "gpu:intel_data_center_gpu_max_1550", 4)),
-    _form("gpu:intel(r)_data_center_gpu_max_1100:4", ("Max 1100",
-          "gpu:intel(r)_data_center_gpu_max_1100", 4)),
+    _form("gpu:intel_gpu_max_1100:4", ("Max 1100", "gpu:intel_gpu_max_1100", 4)),
     # Several kinds, other resources, several entries of one kind.
     _form("gpu:v100:2,gpu:p100:2", ("V100", "gpu:v100", 2), ("P100", "gpu:p100", 2)),
     _form("gpu:v100:2(S:0),gpu:v100:2(S:1)", ("V100", "gpu:v100", 4)),
@@ -152,6 +153,8 @@ UNTYPED = (
     _form("gpu:4", ("A40", "gpu", 4), p="a40-long", by="a40-long"),
     _form("gpu:4", ("RTX 3090", "gpu", 4), p="gpu-3090", by="gpu-3090"),
     _form("gpu:tesla:4", ("V100", "gpu:tesla", 4), f="v100", by="v100"),
+    _form("gpu:ampere:4", ("A100", "gpu:ampere", 4), f="a100", by="a100"),
+    _form("gpu:4", ("V100", "gpu", 4), f="volta_v100", by="volta_v100"),
     _form("gpu:(null):2", ("K80", "gpu", 2), f="k80", p="main", by="k80"),
 )  # fmt: skip
 

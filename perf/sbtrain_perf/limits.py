@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Base
+from sbtrain_perf.hardware import gpu_types
 from sbtrain_perf.job import Job
 from sbtrain_perf.request import GpuType, Layout, Partition, Request, slurm_partition
 from sbtrain_perf.wording import count, duration, size
@@ -89,9 +89,8 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
     asked, held = job.hardware, partition.gpus_per_node
     if asked.gpu_types is not None and partition.gpu is None:
         return "GPUs were asked for, it has none"
-    own = re.search(r"gpu:([A-Za-z_][\w.-]*)", partition.gres)
-    typed = {own[1].lower()} if own else set()
-    if (own or partition.mix) and asked.gpu_types not in (None, typed):
+    typed = gpu_types(partition.gres)
+    if (typed or partition.mix) and asked.gpu_types not in (None, typed):
         said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
         return f"{said} asked for, it is asked for by {partition.gres}"
     memory_gib = partition.memory_gib_per_node

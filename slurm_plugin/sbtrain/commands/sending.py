@@ -36,7 +36,9 @@ def hand_over(
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
     with told_while_slow("looking through the data set"):
-        check_staging(plan)
+        doubt = check_staging(plan)
+    if doubt:
+        sys.stderr.write(f"sbtrain: warning: {doubt}\n")
     added = additions(asked, plan)
     plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))

@@ -32,11 +32,13 @@ from sbtrain.slurm.client import Gres
 from sbtrain.slurm.gres import gres_counts, gres_word
 from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 
-# Makers, boards and what else is written beside a type.
+# Makers, generations, boards and what else is written beside a type.
 _BESIDE = {
     *("nvidia", "tesla", "geforce", "amd", "radeon", "instinct", "intel", "data", "center"),
     *("gpu", "gpus", "generation", "accelerator", "nvlink", "hbm", "hbm2", "hbm3", "hbm3e"),
-    *("oam", "mcm", "ac", "mba", "dgx", "hgx", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6"),
+    *("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "hopper", "blackwell"),
+    *("oam", "mcm", "ac", "mba", "dgx", "dgxs", "hgx"),
+    *("sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6"),
 }
 _TIMES = {f"x{n}" for n in range(1, 10)} | {f"{n}x" for n in range(1, 10)}
 _IN_FEATURES = {*_BESIDE, *_TIMES, "sku", "type", "model", "name", "brand", "card", "device"}
@@ -59,11 +61,11 @@ _FORMS = {"pcie": "PCIe", "hbm2e": "PCIe", "nvl": "NVL"}  # hbm2e: of an H100, w
 _SIZE = re.compile(r"(\d{2,3})(g|gb|gib)?")
 _SLICE = re.compile(r"[._-]?(?<![a-z0-9])(?:mig[._-]?)?([1-7]g)[._-]?(\d+gb)(?:[+.]me)?")
 _SLICED = re.compile(r"(?<![a-z])mig(?![a-z])|vgpu|(?<![a-z0-9])[1-7]g[._-]?\d+gb")
-_GLUED = re.compile(r"(gpus?|[1-9]x)?(.+?)(x[1-9])?")  # gpua100x4
+_GLUED = re.compile(r"(gpus?|[1-9]x)?(.+?)(x[1-9]|sxm\d?|pcie|nvl)?")  # gpua100x4, h100pcie
 _MEMORY_OF_CPU = {"GH200": {120, 240, 480}}  # GiB, as NVML writes them
 _MOST_WORDS = 4
 _Form = Literal["long", "short", "number"]
-_ALSO = {"rtx 8000": "Quadro RTX 8000"}
+_ALSO = {"rtx 8000": "Quadro RTX 8000", "rtx ada 6000": "RTX 6000 Ada"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,7 @@ def _read(word: str) -> _Read:
 
 
 def _words(word: str) -> Iterator[str]:
-    for found in re.findall("[a-z0-9]+", re.sub(r"\((r|tm)\)", " ", word.lower())):
+    for found in re.findall("[a-z0-9]+", word.lower()):
         glued = _GLUED.fullmatch(found)
         if glued and (found,) not in _SPELLINGS and (glued[2],) in _SPELLINGS:
             yield from (part for part in glued.groups() if part)

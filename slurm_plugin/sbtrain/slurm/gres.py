@@ -9,10 +9,10 @@ from functools import lru_cache
 from sbtrain.slurm.client import Gres
 
 _BETWEEN = re.compile(r",(?![^()]*\))")
-# Sockets, cores or indices may stand behind; other brackets are part of a type's name.
+# Sockets, cores or indices may stand behind.
 _WORD = re.compile(
     r"(?P<tres>gres/(?=.*=))?(?:gres[:/])?(?P<word>.+?)"
-    r"(?:\((?:IDX:(?P<indices>[^()]*)|[A-Z]+:[^()]*|[\d/,]+)\))?"
+    r"(?:\((?:IDX:(?P<indices>[^()]*)|[^()]*)\))?"
 )
 _COUNT = re.compile(r"(\d+)([KMGTP]?)", re.IGNORECASE)
 _NOTHING = {"", "N/A", "(null)"}

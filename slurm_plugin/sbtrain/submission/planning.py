@@ -167,7 +167,7 @@ def decide(
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
     shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
-    blind = site.invented and answers is not None and runs
+    blind = site.invented and bool(known.silence) and runs
     if blind:
         asked = dataclasses.replace(asked, opened=False)
     elif asked.launch == "ranks":
@@ -191,9 +191,8 @@ def decide(
         asked = dataclasses.replace(asked, request=_without_limit(asked.request))
     decision = planner.plan(asked.request, shape)
     if blind:
-        why = known.silence or "there is no Slurm here"
-        warnings.append(f"{why}; nothing is predicted, and sbatch decides")
-        asked, decision = _unplanned(planner, asked, shape, why=why)
+        warnings.append(f"{known.silence}; nothing is predicted, and sbatch decides")
+        asked, decision = _unplanned(planner, asked, shape, why=known.silence)
     weighed = any(row.nodes for row in decision.rows)
     if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
         # A prediction may be far off, above all for what never ran: the user's word counts.

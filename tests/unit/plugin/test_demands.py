@@ -73,6 +73,9 @@ def site(tmp_path: Path) -> str:
         ("--mem-per-gpu=90G", "big", None),  # of no number of GPUs
         ("--gpus-per-task=3 --ntasks-per-node=2", "big", "6 GPUs a node were asked for (--gpu"),
         ("--gpus-per-task=p100:4", "big", None),
+        ("--gpus-per-node=P100:4", "both:P100", None),
+        ("--gpus-per-node=P100:2", "both:K80", "another type of GPU was asked for"),
+        ("--gpus-per-node=2", "both:K80", "GPUs without a type were asked for"),
         ("-G 9", "big", "9 GPUs were asked for (--gpus), it gives one job 8"),
         ("-G 5 -N 1", "big", "5 GPUs were asked for (--gpus), it gives one job 4"),
         ("-G 8", "big", None),

@@ -254,10 +254,12 @@ def test_a_question_to_slurm_is_asked_once(site: Site, name: str) -> None:
         f"#!/bin/sh\necho x >> {site.calls('scontrol')}\necho slurm-wlm 22.05.8\n",
     )
     assert site.run("sbtrain", *CALL).returncode == 0
+    started, asked = site.starts, len(site.called("scontrol"))
+    assert site.starts == (0 if site.named or name == "squeue" else asked)
     said = site.run("sbtrainctl", "status")
     assert said.returncode == 0
-    assert site.starts == (0 if site.named else 1)
-    assert len(site.called("scontrol")) == 1
+    assert site.starts == started + (0 if site.named else 1)
+    assert len(site.called("scontrol")) == asked + 1
     (question,) = site.called("squeue")
     assert "--jobs=12" in question
     assert "status" not in question
