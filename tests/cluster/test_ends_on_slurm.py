@@ -1,5 +1,5 @@
 """What `sbtrainctl status` says of ends that a real Slurm makes: while it knows the jobs, and
-when it has forgotten them, with and without accounting. One round of submissions for all."""
+when it has forgotten them, with and without accounting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,12 +47,12 @@ KNOWN = {
     "node-lost": ("node_fail", "attempt 0 left no end: g3 is down", ["end not recorded"]),
     "killed": ("failed", "signal KILL; attempt 0 left no end", ["end not recorded"]),
 }
-WITH_ACCOUNTING = {"cancelled-waiting": "by you", "cancelled-running": "by you"}
-FORGOTTEN = KNOWN | {
+FORGOTTEN = {
     "cancelled-waiting": ("gone-from-queue", "no attempt began", []),
     "node-lost": ("lost", "attempt 0 left no end", ["end not recorded"]),
     "killed": ("lost", "attempt 0 left no end", ["end not recorded"]),
 }
+REMEMBERED = {"node-lost": ("node_fail", "g3 is down", ["end not recorded"])}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,6 @@ class Round:
 
     folder: Path
     cluster: PrivateCluster
-    accounting: bool
     jobs: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -98,7 +97,7 @@ class Round:
     def trains(self, name: str) -> bool:
         """Whether its program counts steps."""
         said = self.folder / f"slurm-{self.jobs[name]}.out"
-        return said.exists() and "sbtrain: step 1/" in said.read_text()
+        return said.exists() and "sbtrain: step " in said.read_text()
 
     def assert_said(self, expected: dict[str, tuple[str, str, list[str]]]) -> None:
         for name, (state, reason, causes) in expected.items():
@@ -108,27 +107,30 @@ class Round:
             assert re.search(reason, status["reason"]), (name, status["reason"])
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
+@pytest.mark.parametrize(
+    "accounting",
+    [
         pytest.param(False, id="without accounting"),
         pytest.param(True, id="with accounting", marks=pytest.mark.slow),
     ],
 )
-def round_of_runs(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Round]:
-    folder = tmp_path_factory.mktemp("ends")
-    (folder / "train.py").write_text(TRAIN)
+def test_status_and_logs_of_a_round_of_runs(tmp_path: Path, accounting: bool) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
     try:
-        cluster = up(folder / "cluster", accounting=request.param)
-        runs = Round(folder=folder, cluster=cluster, accounting=request.param)
+        cluster = up(tmp_path / "cluster", accounting=accounting)
+        runs = Round(folder=tmp_path, cluster=cluster)
         end_all(runs)
-        yield runs
+        runs.assert_said(KNOWN)
+        assert_cancelled(runs, by="by you" if accounting else "")
+        assert_lists_fit(runs)
+        assert_what_they_wrote_is_found(runs)
+        forget(runs)
+        runs.assert_said(KNOWN | REMEMBERED if accounting else KNOWN | FORGOTTEN)
+        assert_cancelled(runs, by="by you" if accounting else "")
     except SlurmNotInstalledError as error:
         pytest.skip(f"{error.message}: {error.hint}")
     finally:
-        down(folder / "cluster")
+        down(tmp_path / "cluster")
 
 
 def end_all(runs: Round) -> None:
@@ -138,7 +140,7 @@ def end_all(runs: Round) -> None:
     runs.submit("cancelled-waiting", "-pstandard", "-H", LONG)
     runs.submit("cancelled-running", "-pstandard", "-wc3", LONG)
     runs.submit("time-limit", "-pstandard", "-wc4", "-t1", "--no-requeue", LONG)
-    runs.submit("preempted-and-back", "-pspot", "-wg1", "--train-steps=100")
+    runs.submit("preempted-and-back", "-pspot", "-wg1", "--train-steps=300")
     runs.submit("preempted", "-pspot", "-wg2", "--no-requeue", LONG)
     runs.submit("node-lost", "-pspot", "-wg3", "--no-requeue", LONG)
     runs.submit("killed", "-pspot", "-wg4", LONG)
@@ -167,34 +169,38 @@ def batch_process(job_id: str) -> int:
     raise AssertionError(f"job {job_id} has no batch script here")
 
 
-def test_while_slurmctld_knows_them(round_of_runs: Round) -> None:
-    round_of_runs.assert_said(KNOWN)
-    if round_of_runs.accounting:
-        for name, words in WITH_ACCOUNTING.items():
-            assert words in round_of_runs.status(name)["reason"]
-
-
-def test_past_min_job_age(round_of_runs: Round) -> None:
-    runs = round_of_runs
+def forget(runs: Round) -> None:
+    """Have slurmctld forget the jobs, as it does past MinJobAge."""
     conf = Path(runs.environ["SLURM_CONF"])
     conf.write_text(conf.read_text().replace("MinJobAge=600", "MinJobAge=2"))
     runs.slurm("scontrol", "reconfigure")
     runs.wait_for(
         lambda: not runs.slurm("squeue", "--noheader", "--states=all"), "forgetting", 130
     )
-    if runs.accounting:
-        runs.assert_said({**KNOWN, "node-lost": ("node_fail", "g3", ["end not recorded"])})
-        for name, words in WITH_ACCOUNTING.items():
-            assert words in runs.status(name)["reason"]
-    else:
-        runs.assert_said(FORGOTTEN)
 
 
-def test_the_list_fits_every_terminal(round_of_runs: Round) -> None:
-    runs = round_of_runs
+def assert_cancelled(runs: Round, *, by: str) -> None:
+    for name in ("cancelled-waiting", "cancelled-running"):
+        assert by in runs.status(name)["reason"]
+
+
+def assert_lists_fit(runs: Round) -> None:
     for columns in (60, 80, 120):
         said = sbtrainctl(
             "status", cwd=runs.folder, environ={**runs.environ, "COLUMNS": str(columns)}
         )
         assert max(map(len, said.stdout.splitlines())) <= columns
         assert said.stdout.count("-20") >= len(KNOWN)  # each run's id
+
+
+def assert_what_they_wrote_is_found(runs: Round) -> None:
+    for name, words, status in (
+        ("completed", "sbtrain: training is complete\n", 0),
+        ("failed", "worker 0 on node c2 ended with exit status 3", 0),
+        ("cancelled-waiting", f"there is no {runs.folder}/slurm-", 1),
+    ):
+        for follow in ((), ("-f",)):
+            said = sbtrainctl(
+                "logs", runs.jobs[name], *follow, cwd=runs.folder, environ=runs.environ
+            )
+            assert (said.returncode, words in said.stdout + said.stderr) == (status, True)
