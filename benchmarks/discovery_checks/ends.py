@@ -24,7 +24,8 @@ RUN_IDS = [f"{name}-20261201-034608-80d8fa" for name in ("train_digits", "n" * 6
 def ends_rows() -> list[BenchRow]:
     """The ends that are told wrongly, and the tables that are too wide; each is printed."""
     sys.path.append(str(TESTS))
-    from written_ends import WRITTEN_ENDS, differences, status_of
+    from end_records import differences, status_of
+    from written_ends import WRITTEN_ENDS
 
     shown: list[RunStatus] = []
     wrong = 0

@@ -92,7 +92,7 @@ class Round:
         end_s = time.monotonic() + 3 * within_s
         while not true():
             assert time.monotonic() < end_s, f"{what}: not within {within_s} s"
-            time.sleep(0.5)
+            time.sleep(1.0)
 
     def trains(self, name: str) -> bool:
         """Whether its program counts steps."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from written_ends import WRITTEN_ENDS, WrittenEnd, differences, status_of
+from end_records import WrittenEnd, differences, status_of
+from written_ends import WRITTEN_ENDS
 
 
 @pytest.mark.parametrize("end", WRITTEN_ENDS, ids=lambda end: end.injected)
