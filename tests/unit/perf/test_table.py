@@ -70,6 +70,16 @@ def test_prose_fits_the_width_and_words_stay_whole() -> None:
         assert " ".join(wrapped(text, width=width, hanging="")).split() == text.split()
 
 
+def test_a_block_s_first_cell_is_cut_where_it_is_wider_than_all() -> None:
+    columns = [Column(title=name) for name in ("run", "state", "why")]
+    rows = [("r" * 83, "failed", "because"), ("short", "lost", "nobody knows")]
+    for width in (60, 80):
+        _, first, second = laid_out(columns, rows, width=width)
+        assert max(map(len, [*first, *second])) <= width
+        assert "".join(first[:2]) == "r" * 83
+        assert second[0] == "short"
+
+
 @pytest.mark.parametrize("unit", ["s", "min", "h", "d", "x", "%"])
 def test_a_number_keeps_its_unit(unit: str) -> None:
     for width in range(12, 40):

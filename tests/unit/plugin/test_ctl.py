@@ -245,7 +245,7 @@ def test_site_check_names_every_problem(tmp_path: Path, environ: dict[str, str])
 
 def test_help_of_each_command(tmp_path: Path, environ: dict[str, str]) -> None:
     listed = sbtrainctl("--help", cwd=tmp_path, environ=environ).stdout
-    for name in ("plan", "status", "refit", "why", "site", "cluster"):
+    for name in ("plan", "status", "logs", "refit", "why", "site", "cluster"):
         assert f"    {name} " in listed
         said = sbtrainctl(name, "--help", cwd=tmp_path, environ=environ)
         assert said.stdout.startswith(f"usage: sbtrainctl {name} ")

@@ -3,7 +3,14 @@ runs end is held by test_written_ends.py."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from dataclasses import replace
 from pathlib import Path
 
@@ -229,6 +236,23 @@ def test_status_fits_the_screen(
     said = capsys.readouterr().out
     folder = len(one.run_dir) + 9  # a path is not broken
     assert max(map(len, said.splitlines())) <= max(columns, folder)
+
+
+def test_behind_a_pipe_the_terminal_of_stderr_counts(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    """As with `sbtrainctl status | less`."""
+    append_run(make_run(tmp_path, "7"), environ)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
+    command = [sys.executable, "-m", "sbtrain.commands.ctl", "status", "7"]
+    said = subprocess.run(
+        command, env=environ, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, check=True
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    words = [line for line in said.stdout.decode().splitlines() if str(tmp_path) not in line]
+    assert 40 < max(map(len, words)) <= 60
 
 
 def test_status_without_slurm_says_so(tmp_path: Path, environ: dict[str, str]) -> None:
