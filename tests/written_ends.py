@@ -11,6 +11,7 @@ from end_records import (
     ENDED_AT,
     ENDED_S,
     KILL,
+    STARTED_S,
     SUBMITTED_S,
     WrittenEnd,
     began,
@@ -377,6 +378,13 @@ LOSSES = (
 )
 
 OTHER_JOBS = (
+    WrittenEnd(
+        injected="put back by an operator, and not yet ended",
+        ledger=began(),
+        job=job(JobState.COMPLETING, restarts=1, start_time_s=STARTED_S),
+        state="completing",
+        causes=("running",),
+    ),
     WrittenEnd(
         injected="failed, and requeued by hand",
         ledger=FAILED,

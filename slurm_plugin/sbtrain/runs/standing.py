@@ -190,7 +190,9 @@ def _stay(says: SlurmSays) -> _Stay | None:
 
 def _after(stay: _Stay, last: AttemptRecord | None) -> bool:
     """Whether the stay began after the attempt, of which it is none then."""
-    if last is None or stay.number > last.attempt:
+    # Of a job that is being put back Slurm counts that while it still runs.
+    counted_early = stay.state == JobState.COMPLETING
+    if last is None or stay.number - counted_early > last.attempt:
         return True
     if stay.start_s is None or not last.ended_at:
         return False
