@@ -1,5 +1,6 @@
 """Whether sbtrain is at home on a Slurm that nobody has configured: a dozen private Slurms of
-different shapes without any file, names of GPUs, and site files that are wrong.
+different shapes without any file, names of GPUs, site files that are wrong, and what status
+says of runs that have ended.
 
     benchmarks/discovery.py [--only PART] [--shape N]
 
@@ -26,6 +27,7 @@ from discovery_checks.calls import (
     shown_site,
     wrong_without_a_file,
 )
+from discovery_checks.ends import ends_rows
 from discovery_checks.gpu_forms import gpu_rows
 from discovery_checks.shapes import SHAPES, running
 
@@ -136,6 +138,7 @@ def main() -> int:
         "cpu": cpu_rows,
         "gpus": gpu_rows,
         "stale": stale_rows,
+        "ends": ends_rows,
     }
     parser.add_argument("--only", choices=parts, help="one part alone")
     parser.add_argument("--shape", type=int, help="one shape alone, from 0")

@@ -185,13 +185,6 @@ class FakeSlurm:
             raise SlurmRejectedError(f"scancel refused: Invalid job id specified: {job_id}")
         self.signals.append((job_id, signal, target))
 
-    def release_hold(self, job_id: str) -> None:
-        self._fault("release_hold")
-        record = self._one(job_id)
-        if record.info.state != JobState.PENDING:
-            raise SlurmRejectedError(f"job {job_id} is {record.info.state}")
-        record.info = replace(record.info, eligible_time_s=self._now())
-
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         self._fault("history")
         if not self._accounting:

@@ -272,11 +272,8 @@ class TestContract:
         eventually(lambda: only(client, job_id).reason == "BeginTime", within_s=5)
         with pytest.raises(SlurmRejectedError, match="pending"):
             client.requeue(job_id)
-        client.release_hold(job_id)
-        again = reaches(client, job_id, JobState.RUNNING, within_s=20)
+        again = reaches(client, job_id, JobState.RUNNING, within_s=60)
         assert again.restarts == 1
-        with pytest.raises(SlurmRejectedError, match="running"):
-            client.release_hold(job_id)
 
     def test_what_cannot_be_requeued(self, client: SlurmClient) -> None:
         with pytest.raises(SlurmRejectedError, match="Invalid job id"):

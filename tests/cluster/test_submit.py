@@ -254,13 +254,13 @@ def test_tasks_of_an_array_share_nothing(
     words = ("--wait", "--array=0,4", "-N1", "-p", "standard", "--train-steps=5", "train.sh")
     said = sbtrain(*words, cwd=place, environ=environ)
     assert said.returncode == 4, said.stderr
-    rows = json.loads(sbtrainctl("status", "--json", cwd=place, environ=environ).stdout)
-    job_id = said.stdout.split()[-1]
-    assert [(row["job_id"], row["state"]) for row in rows] == [
-        (f"{job_id}_0", "completed"),
-        (f"{job_id}_4", "failed"),
+    (run,) = json.loads(sbtrainctl("status", "--json", cwd=place, environ=environ).stdout)
+    assert [(tasks["state"], tasks["numbers"]) for tasks in run["tasks"]] == [
+        ("failed", "4"),
+        ("completed", "0"),
     ]
-    assert len({row["run_dir"] for row in rows}) == 2
+    said = sbtrainctl("status", "last_4", "--json", cwd=place, environ=environ)
+    assert json.loads(said.stdout)[0]["run_dir"] == f"{run['run_dir']}/task-4"
     folder = run_folder(place)
     files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     assert Path("task-4/ledger.jsonl") in files

@@ -24,7 +24,7 @@ from run_folders import unknown_files
 from sbtrain.commands.ctl import COMMANDS
 from sbtrain.commands.entry import INTERRUPTED
 from sbtrain.options.flag_table import FLAGS
-from sbtrain.runs.run_status import LOST, UNKNOWN
+from sbtrain.runs.standing import GONE, LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE
@@ -120,7 +120,7 @@ def test_codes_that_are_no_error_are_on_the_page() -> None:
         assert str(code) in said
 
 
-STATES = {*map(str, JobState), UNKNOWN, LOST, *END_CAUSES_FINAL}
+STATES = {*map(str, JobState), UNKNOWN, LOST, GONE, *END_CAUSES_FINAL}
 CAUSES = {*get_args(EndCause), *END_CAUSES_FINAL, "running", "end not recorded"}
 
 

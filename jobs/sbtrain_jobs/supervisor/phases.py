@@ -194,7 +194,7 @@ class AttemptPhases:
         if returncode != 0 and self._noticed_s is None:
             said = last_words(self._folder, self._roster.role_name(rank))
             ended = f"{self._roster.describe(rank)} {how_it_ended(returncode)}"
-            self._fail(returncode, f"{ended}; {said}")
+            self._fail(returncode, ended, hint=said)
         elif self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
         elif returncode == 0 and (left := self._tally.left_behind(rank)):

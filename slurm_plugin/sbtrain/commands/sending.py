@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from sbtrain.commands.streams import StdoutError, told_while_slow
 from sbtrain.commands.waiting import wait_for_job
@@ -112,7 +113,8 @@ def _submit(
     try:
         _announce(asked, plan, submitted, environ=environ)
         if waits(asked.settings, environ):
-            return wait_for_job(client, submitted.job_id)
+            ledger = RunFolder.of(plan).ledger
+            return wait_for_job(client, submitted.job_id, ledger=ledger)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; job {submitted.job_id} goes on") from None
     return 0
@@ -143,6 +145,7 @@ def _announce(
         workload=plan.workload,
         submitted=plan.submitted_at,
         cluster=submitted.cluster,
+        submit_dir=str(Path.cwd() / (last_value(asked.settings, "chdir") or "")),
     )
     try:
         append_run(run, environ)

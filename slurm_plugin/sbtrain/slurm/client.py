@@ -344,15 +344,6 @@ class SlurmClient(Protocol):
         alone, or to both."""
         ...
 
-    def release_hold(self, job_id: str) -> None:
-        """Let a requeued job that waits for its begin time start now (about 1 s later).
-
-        Waits for a second before it asks: a restart within the second in which the last
-        run ended is refused by slurmd on the same node, and the job then fails. See that
-        the job runs afterwards: one that failed this way can be requeued again.
-        """
-        ...
-
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         """Every run of these jobs that the accounting has, the oldest first. It lags one
         or two seconds behind."""

@@ -46,7 +46,6 @@ from sbtrain.slurm.cluster_config import ClusterConfig, read_config
 from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
 from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
-from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
 from sbtrain.slurm.user_limits import (
     ASSOCIATION_FIELDS,
@@ -67,7 +66,6 @@ _JOB_ID = re.compile(r"(\d+)(?:_\d+|_\[[\d,:%-]+\]|\+\d+)?", re.ASCII)
 _SIGNAL = re.compile(r"[A-Z0-9]+", re.ASCII)
 # A user's defaults for the commands' output would change what is read here.
 _USER_DEFAULTS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
-_RESTART_GAP_S = 1.2  # slurmd compares whole seconds; see release_hold
 
 
 class CommandsClient:
@@ -109,7 +107,6 @@ class CommandsClient:
             self, send=self._send, patience=patience, now=now, sleep=sleep
         )
         self._now = now
-        self._sleep = sleep
         self._known_version: SlurmVersion | None = None
 
     def version(self) -> SlurmVersion:
@@ -174,20 +171,6 @@ class CommandsClient:
             raise SlurmRejectedError(f"{signal!r} is not the name of a signal")
         whom = {"steps": [], "batch": ["--batch"], "all": ["--full"]}[target]
         self._query(["scancel", f"--signal={signal}", *whom, _checked(job_id)])
-
-    def release_hold(self, job_id: str) -> None:
-        job = self._shown(job_id)
-        if job.state != JobState.PENDING:
-            raise SlurmRejectedError(
-                f"job {job_id} is {job.state}, it does not wait for its begin time",
-                hint="try again once it is pending" if not job.over else "it has ended",
-            )
-        self._sleep(_RESTART_GAP_S)
-        try:
-            self._query(["scontrol", "update", f"JobId={_checked(job_id)}", "StartTime=now"])
-        except SlurmRejectedError as error:
-            if "no longer pending" not in error.stderr:
-                raise  # otherwise it has started meanwhile by itself
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         if not job_ids:

@@ -142,22 +142,6 @@ def test_the_jobs_environment_is_the_users_own(tmp_path: Path) -> None:
         client.jobs()
 
 
-def test_a_job_that_starts_before_it_is_released_is_no_error(tmp_path: Path) -> None:
-    block = (
-        "JobId=9 JobName=x\n   UserId=a(1)\n   JobState=PENDING Reason=BeginTime\n"
-        "   Requeue=1 Restarts=1 ExitCode=0:0\n   TimeLimit=00:05:00\n"
-        "   SubmitTime=1 EligibleTime=1\n   StartTime=1 EndTime=1\n   Partition=p\n"
-        "   NodeList=\n   NumNodes=1\n"
-    )
-    (tmp_path / "block").write_text(block)
-    slow = client_over(
-        tmp_path,
-        scontrol=f'case "$*" in *show*) cat {tmp_path}/block;; '
-        "*) echo 'Job is no longer pending execution for job 9' >&2; exit 1;; esac",
-    )
-    slow.release_hold("9")
-
-
 def test_a_refused_search_is_not_taken_for_no_jobs(tmp_path: Path) -> None:
     client = client_over(
         tmp_path,
