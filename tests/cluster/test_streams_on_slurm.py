@@ -13,7 +13,7 @@ import pytest
 from commands import clean_environ, sbtrain
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain_jobs.process import run_command
-from slurm_runs import SlurmRun, slurm_run
+from slurm_runs import SLURMS_WORDS, SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 
@@ -167,7 +167,7 @@ def test_open_mode_is_sbatchs_and_holds_for_later_attempts(
     def told(run: SlurmRun, name: str) -> str:
         """What the program itself wrote, without Slurm's word on the requeue."""
         lines = (run.folder / name).read_text().splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith(("slurmstepd", "srun")))
+        return "".join(line for line in lines if not line.startswith(SLURMS_WORDS))
 
     asked.wait_for(
         lambda: all("of attempt 0" in told(run, name) for run in runs for name in FILES),

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
@@ -30,8 +30,6 @@ _FOR_NODES = {
     *("None", "Resources", "Priority", "Prolog", "ReqNodeNotAvail"),
     "Nodes_required_for_job_are_DOWN",  # ", DRAINED or reserved for jobs in higher ..."
 }
-
-SignalTarget = Literal["steps", "batch", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -140,7 +138,6 @@ class JobInfo:
     partition: str
     state: JobState
     state_text: str  # Slurm's word, also where this sbtrain does not know it
-    underlying: JobState | None = None  # below COMPLETING, where the version tells
     reason: str  # one word: Resources, BeginTime, TimeLimit, NodeDown, None, ...
     nodes: str  # host list; "" while none is allocated
     node_count: int
@@ -308,8 +305,8 @@ class SlurmClient(Protocol):
         """Of this user, by the accounting; slurmctld is not asked."""
         ...
 
-    def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
-        """Jobs that slurmctld remembers, ended ones included for a few minutes."""
+    def jobs(self) -> tuple[JobInfo, ...]:
+        """Own jobs that slurmctld remembers, ended ones included for a few minutes."""
         ...
 
     def queue(self) -> tuple[QueuedJob, ...]:
@@ -337,11 +334,6 @@ class SlurmClient(Protocol):
 
     def cancel(self, job_id: str) -> None:
         """End a job for good. An id that Slurm does not know is no error."""
-        ...
-
-    def signal(self, job_id: str, signal: str, *, target: SignalTarget) -> None:
-        """Send a signal (USR1, TERM, ...) to a running job's steps, to its batch script
-        alone, or to both."""
         ...
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
