@@ -17,9 +17,9 @@ import pytest
 
 from commands import clean_environ, sbtrain, sbtrainctl
 from run_folders import unknown_files
+from sbtrain.sites.tiers import pushing_aside
 from sbtrain.slurm.client import JobInfo
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain.slurm.tiers import pushing_aside
 from sbtrain.slurm.token import split_comment
 from sbtrain_jobs.process import end_session, run_command, start_process
 

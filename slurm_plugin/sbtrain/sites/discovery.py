@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sbtrain.sites.gpu_names import NodeGpus, node_gpus
+from sbtrain.sites.tiers import pushed_aside, pushing_aside
 from sbtrain.slurm.client import PartitionInfo
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.node_kinds import NodeKind, names_in
-from sbtrain.slurm.tiers import pushed_aside, pushing_aside
 
 _UNSET_MIB = 1  # RealMemory where slurm.conf says nothing
 _HOUR_S = 3600.0

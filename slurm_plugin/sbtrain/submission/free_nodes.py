@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sbtrain.sites.tiers import may_be_pushed
 from sbtrain.slurm.client import PartitionInfo, QueuedJob
 from sbtrain.slurm.node_kinds import names_in
-from sbtrain.slurm.tiers import may_be_pushed
 
 MOST_CLAIMS = 500  # of waiting jobs, as many as Slurm's scheduler looks at in one round
 MOST_MOMENTS = 400  # at which nodes come free, of which some are left out where there are more

@@ -14,9 +14,9 @@ from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
+from sbtrain.sites.tiers import pushing_aside
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.gres import read_gres
-from sbtrain.slurm.tiers import pushing_aside
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
