@@ -107,7 +107,7 @@ class ClusterShape:
     currency: str = "USD"
     requeue_delay_s: float = 120.0  # a requeued job's hold before it may start again
     preemption_signal: str = "USR1"
-    mpi_plugin: str = "pmix"  # srun --mpi=
+    mpi_plugin: str = ""  # srun --mpi=; empty: what fits the MPI library
     max_requeues: int = 20
     assumed: tuple[str, ...] = ()
 

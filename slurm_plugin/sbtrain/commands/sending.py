@@ -5,6 +5,7 @@ Whatever goes wrong on the way, neither a job nor a run folder is left behind.
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 
+MPI_PLUGIN = "pmix"  # where nothing tells which library the nodes have
 _ARRIVES_WITHIN_S = 1.0  # a request that is on its way
 _OVER_WITHIN_S = 15.0  # a job that is cancelled
 
@@ -37,7 +39,8 @@ def hand_over(
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
     with told_while_slow("looking through the data set"):
-        doubt = check_staging(plan)
+        fitting, doubt = check_staging(plan)
+    plan = dataclasses.replace(plan, mpi_plugin=plan.mpi_plugin or fitting or MPI_PLUGIN)
     if doubt:
         sys.stderr.write(f"sbtrain: warning: {doubt}\n")
     added = additions(asked, plan)

@@ -29,6 +29,7 @@ _INIT = """\
 # /etc/sbtrain/site.toml it is everybody's, as ~/.config/sbtrain/site.toml yours.
 
 """
+_BY_LIBRARY = "(what fits the library)"
 _COLUMNS = (
     Column(title="partition"),
     *(Column(title=name, right=True) for name in ("nodes", "per job", "cores", "memory")),
@@ -224,7 +225,8 @@ def site_table(shape: ClusterShape, *, width: int) -> str:
         f"shared filesystem: {_rate(shape.shared_bytes_s)}, one client "
         f"{_rate(shape.shared_client_bytes_s)}",
         f"signal before preemption: {shape.preemption_signal}; a requeued job waits "
-        f"{duration(shape.requeue_delay_s)}; MPI by srun --mpi={shape.mpi_plugin}",
+        f"{duration(shape.requeue_delay_s)}; MPI by srun --mpi="
+        + (shape.mpi_plugin or _BY_LIBRARY),
     ]
     lines = [line for text in said for line in wrapped(text, width=width)]
     rows = [_cells(partition) for partition in shape.partitions]

@@ -44,7 +44,6 @@ def discovered(
     return {
         "name": config.name or "cluster",
         "requeue_delay_s": config.requeue_s + _REQUEUE_MARGIN_S,
-        **({"mpi_plugin": config.mpi} if re.fullmatch(r"[a-z0-9_]+", config.mpi) else {}),
         **({"gpus": gpus} if gpus else {}),
         "partitions": tables,
     }

@@ -13,7 +13,7 @@ _MOST_INCLUDES = 64
 _LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*$")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
 _KEYS = {
-    *("clustername", "authinfo", "preempttype", "mpidefault", "tmpfs"),
+    *("clustername", "authinfo", "preempttype", "tmpfs"),
     *("accountingstoragetype", "accountingstorageenforce"),
 }
 
@@ -21,14 +21,12 @@ _KEYS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
-    "partition_prio" or "qos". mpi: what srun starts MPI programs with unless told, "" where
-    with nothing. tmp_fs: a node's folder for what jobs leave behind. limits: the accounting
-    limits jobs."""
+    "partition_prio" or "qos". tmp_fs: a node's folder for what jobs leave behind. limits:
+    whether the accounting limits jobs."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
     preempt_type: str = ""
-    mpi: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
     limits: bool = False
 
@@ -46,12 +44,10 @@ def read_config(text: str) -> ClusterConfig:
     # When a dead run's credential is forgotten, and so how long a requeued job is held.
     held = re.search(r"\bcred_expire=(\d+)", said.get("authinfo", ""))
     preempt = said.get("preempttype", "").lower().removeprefix("preempt/")
-    mpi = said.get("mpidefault", "").lower().removeprefix("mpi/")
     return ClusterConfig(
         name=said.get("clustername", ""),
         requeue_s=int(held[1]) if held else CREDENTIAL_S,
         preempt_type="" if preempt == "none" else preempt,
-        mpi="" if mpi == "none" else mpi,
         tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
         limits=_limits(said),
     )

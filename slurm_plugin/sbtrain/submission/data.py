@@ -101,18 +101,19 @@ def _taken_along(root: bytes, link: bytes) -> Iterator[int]:
     yield from _sizes(link)
 
 
-def check_staging(plan: Plan) -> str:
+def check_staging(plan: Plan) -> tuple[str, str]:
     """Find out now what staging would say only in the job, after it has waited.
 
     Returns:
-        What may go wrong there; empty where nothing is known to.
+        What srun starts its ranks with, by the MPI library (empty: nothing is staged to more
+        than one node, or none is here), and what may go wrong; empty where nothing is known to.
 
     Raises:
         RequestError: the data refers to something outside of itself, or cannot be staged.
         MissingExtraError: a package is missing that staging needs.
     """
     if not plan.data.paths or plan.scratch_path is None:
-        return ""
+        return "", ""
     from sbtrain_staging.errors import StagingError
 
     try:
@@ -123,7 +124,7 @@ def check_staging(plan: Plan) -> str:
             f"--train-data: {error.message}",
             hint=f"{error.hint}; without --train-data the script reads the shared filesystem",
         ) from error
-    return _lack_of_mpi() if plan.nodes > 1 else ""
+    return _mpi() if plan.nodes > 1 else ("", "")
 
 
 def _check_source(path: Path) -> None:
@@ -144,8 +145,8 @@ def _need(package: str, *, purpose: str) -> None:
         raise MissingExtraError(package, extra="staging", purpose=purpose)
 
 
-def _lack_of_mpi() -> str:
-    """Whether this Python, which the job uses, can load MPI: in a process of its own.
+def _mpi() -> tuple[str, str]:
+    """Which MPI this Python, which the job uses, loads, or why none: in a process of its own.
 
     Where it has mpi4py and no library, the nodes of the job may still have one.
     """
@@ -154,15 +155,16 @@ def _lack_of_mpi() -> str:
 
     purpose = "staging to more than one node"
     _need("mpi4py", purpose=purpose)
-    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
+    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    code += "print(MPI.get_vendor()[0])"
     tried = run_command([sys.executable, "-P", "-c", code], timeout_s=60.0, check="keep")
     if tried.returncode == 0:
-        return ""
+        return ("pmix" if "open mpi" in tried.stdout.lower() else "pmi2"), ""
     said = [line for line in tried.stderr.splitlines() if line and not line.startswith(" ")]
-    return (
+    return "", (
         f"{purpose} needs an MPI library, which cannot be loaded here: "
         f"{' '.join(said[1:2]) or 'its process ended without a word'}; where the job's nodes "
-        "lack it too, the run fails when it begins: load the site's MPI module, or "
+        "lack it too, each reads the data where it lies: load the site's MPI module, or "
         f"{install_extras('mpich')}"
     )
 

@@ -84,7 +84,6 @@ memory_gib_per_node = 8
         "currency",
         "requeue_delay_s",
         "preemption_signal",
-        "mpi_plugin",
         "max_requeues",
     ):
         assert getattr(shape, key) == top[key]["default"]

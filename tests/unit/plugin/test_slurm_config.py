@@ -11,7 +11,6 @@ FILE = """\
 clustername=big   # the name
 AuthInfo=socket=/run/munge.sock,cred_expire=30
 PreemptType = preempt/partition_prio
-MpiDefault=pmix
 TmpFS=\\
 /local/%n
 AccountingStorageType=accounting_storage/slurmdbd
@@ -23,7 +22,6 @@ Configuration data as of 2026-12-01T04:52:04
 ClusterName             = big
 AuthInfo                = socket=/run/munge.sock,cred_expire=30
 PreemptType             = preempt/partition_prio
-MpiDefault              = pmix
 TmpFS                   = /local/%n
 AccountingStorageType   = accounting_storage/slurmdbd
 AccountingStorageEnforce = associations,limits
@@ -32,7 +30,6 @@ SAID = ClusterConfig(
     name="big",
     requeue_s=30,
     preempt_type="partition_prio",
-    mpi="pmix",
     tmp_fs="/local/%n",
     limits=True,
 )
@@ -46,7 +43,7 @@ def test_the_file_and_what_slurm_shows_say_the_same(tmp_path: Path) -> None:
 
 
 def test_what_is_not_said_is_slurms_default() -> None:
-    said = "AuthInfo = (null)\nMpiDefault = none\nPreemptType = preempt/none\n"
+    said = "AuthInfo = (null)\nPreemptType = preempt/none\n"
     assert read_config(said) == ClusterConfig() == read_config("")
     assert (ClusterConfig().requeue_s, ClusterConfig().tmp_fs) == (120, "/tmp")
 

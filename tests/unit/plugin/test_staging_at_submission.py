@@ -121,4 +121,19 @@ def test_a_missing_mpi4py_is_refused_with_its_extra(place: Path) -> None:
 def test_a_plan_without_data_asks_nothing() -> None:
     from sbtrain.submission.data import check_staging
 
-    assert check_staging(example_plan(data=DataSet(), scratch_path="/tmp/%u")) == ""
+    plan = example_plan(data=DataSet(), scratch_path="/tmp/%u")
+    assert check_staging(plan) == ("", "")
+
+
+def test_ranks_of_staging_are_started_by_what_fits_the_mpi_library(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    from sbtrain.submission.data import check_staging
+
+    (tmp_path / "rows").write_bytes(b"1")
+    data = DataSet(paths=(str(tmp_path / "rows"),), total_bytes=1)
+    library = Path(sys.prefix) / "lib/libmpi.so.12"  # MPICH's; Open MPI's is libmpi.so.40
+    if not library.exists():
+        pytest.skip("MPICH's wheel is not installed")
+    for nodes, plugin in ((2, "pmi2"), (1, "")):
+        plan = example_plan(data=data, scratch_path="/tmp/%u", nodes=nodes)
+        assert check_staging(plan) == (plugin, "")
