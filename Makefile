@@ -12,6 +12,11 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times
 
+# Suites of Debian by the Slurm that they carry; forky goes on to newer ones.
+OTHER_SLURMS := 24.11 26.05
+DEBIAN_OF_SLURM_24.11 := trixie
+DEBIAN_OF_SLURM_26.05 := forky
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-debian13 soak lint types layers clean
 
@@ -26,6 +31,11 @@ test: $(VENV)/.dev lint types  ## Everything a change must pass
 
 test-long: $(VENV)/.long  ## The slow tests: a thousand kills, whole trainings, accounting, PyTorch
 	$(PYTEST) -m slow
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) $(addprefix test-slurm-,$(OTHER_SLURMS)); \
+	else echo "Left out, since only root can: Slurm $(OTHER_SLURMS)" >&2; fi
+
+test-slurm-%:  ## What needs Slurm on version 24.11 or 26.05, in a root folder; as root
+	.ci/on-debian $(or $(DEBIAN_OF_SLURM_$*),$(error one of $(OTHER_SLURMS))) .ci/test-slurm $*
 
 test-debian13:  ## `make test` on Debian 13, in a root folder below build/; as root
 	.ci/on-debian trixie make test

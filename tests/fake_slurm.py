@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from fake_slurm_cluster import (
     ALIVE,
@@ -31,15 +30,16 @@ from sbtrain.slurm.client import (
     NodeInfo,
     PartitionInfo,
     QueuedJob,
-    SignalTarget,
     SlurmVersion,
     StartEstimate,
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
+from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import compress, expand
 
@@ -50,7 +50,6 @@ class FakeSlurm:
 
     Attributes:
         submissions: what was submitted and accepted, in order.
-        signals: what was sent, as (job id, signal, target).
     """
 
     def __init__(
@@ -94,7 +93,6 @@ class FakeSlurm:
         self._faults: list[tuple[str, SlurmError]] = []
         self._unsaid: list[SlurmError] = []
         self.submissions: list[Submission] = []
-        self.signals: list[tuple[str, str, SignalTarget]] = []
 
     def fail_next(self, call: str, error: SlurmError) -> None:
         """Let the next call of this name raise, without effect."""
@@ -126,7 +124,15 @@ class FakeSlurm:
         self._fault("partitions")
         return tuple(self._cluster.partitions.values())
 
-    def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
+    def config(self) -> ClusterConfig:
+        self._fault("config")
+        return ClusterConfig(name="played", preempt_type="partition_prio")
+
+    def limits(self) -> UserLimits:
+        self._fault("limits")
+        return NO_LIMITS
+
+    def jobs(self) -> tuple[JobInfo, ...]:
         self._fault("jobs")
         return tuple(record.info for record in self._cluster.advance(self._now()))
 
@@ -150,7 +156,7 @@ class FakeSlurm:
         return self._lost_answers.submit(submission)
 
     def find_by_token(self, token: str) -> tuple[JobInfo, ...]:
-        return tuple(job for job in self.jobs("own") if token_of(job) == token)
+        return tuple(job for job in self.jobs() if token_of(job) == token)
 
     def requeue(self, job_id: str) -> None:
         self._fault("requeue")
@@ -168,19 +174,6 @@ class FakeSlurm:
         for record in self._cluster.advance(self._now()):
             if record.info.answers_to(job_id) and not record.info.over:
                 self._cluster.end(record, JobState.CANCELLED, at_s=self._now())
-
-    def signal(self, job_id: str, signal: str, *, target: SignalTarget) -> None:
-        self._fault("signal")
-        if self._one(job_id).info.state not in ALIVE:
-            raise SlurmRejectedError(f"scancel refused: Invalid job id specified: {job_id}")
-        self.signals.append((job_id, signal, target))
-
-    def release_hold(self, job_id: str) -> None:
-        self._fault("release_hold")
-        record = self._one(job_id)
-        if record.info.state != JobState.PENDING:
-            raise SlurmRejectedError(f"job {job_id} is {record.info.state}")
-        record.info = replace(record.info, eligible_time_s=self._now())
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         self._fault("history")

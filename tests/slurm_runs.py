@@ -28,6 +28,9 @@ from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.request import DataSet, Plan
 
+# How lines begin that Slurm writes into a job's output; 26.05 puts the time first.
+SLURMS_WORDS = ("slurmstepd", "srun", "[20")
+
 
 @dataclass(slots=True, kw_only=True)
 class SlurmRun:

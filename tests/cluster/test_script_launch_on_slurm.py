@@ -11,7 +11,7 @@ import pytest
 
 from counting_trainer import TRAIN
 from sbtrain_perf.request import DataSet
-from slurm_runs import SlurmRun, slurm_run
+from slurm_runs import SLURMS_WORDS, SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 
@@ -110,7 +110,7 @@ def test_a_job_is_what_it_is_under_sbatch(
     def output(case: Case, end: str, name: str = "job.out") -> str:
         path = tmp_path / f"{case.name}{end}" / name
         text = path.read_text() if path.exists() else ""
-        lines = [line for line in text.splitlines() if not line.startswith("slurmstepd")]
+        lines = [line for line in text.splitlines() if not line.startswith(SLURMS_WORDS)]
         return "\n".join(lines).replace(f"{case.name}-sbatch", case.name)
 
     for case in CASES:

@@ -1,8 +1,9 @@
-"""One contract for every body of SlurmClient: the real commands against a real slurmctld,
-read as JSON and as text, and the Slurm in memory. Then what only a real Slurm can show."""
+"""One contract for every body of SlurmClient: the real commands against a real slurmctld, and
+the Slurm in memory. Then what only a real Slurm can show."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import assume, given, settings
@@ -41,7 +42,9 @@ from sbtrain.slurm.client import (
     Submission,
 )
 from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.slurm.pyslurm_client import PyslurmClient
 from sbtrain.slurm.states import JobState
+from sbtrain.slurm.text_forms import read_job_block
 from sbtrain.slurm.times import read_time_limit
 from sbtrain.slurm.token import Patience, split_comment
 from sbtrain_jobs.hostlist import expand
@@ -101,20 +104,23 @@ class Bodies:
     def commands(
         self,
         *,
-        forms: Literal["auto", "json", "text"] = "auto",
         environ: dict[str, str] | None = None,
         limit_warning_s: float = 120.0,
     ) -> CommandsClient:
         return CommandsClient(
             environ={**self.environ, **(environ or {})},
-            forms=forms,
             limit_warning_s=limit_warning_s,
             patience=QUICK,
         )
 
+    def pyslurm(self) -> PyslurmClient:
+        if importlib.util.find_spec("pyslurm") is None:
+            pytest.skip("pyslurm is not installed")
+        return PyslurmClient(environ=self.environ, patience=QUICK)
+
     def cancel_all(self) -> None:
         client = self.commands()
-        for running in client.jobs("own"):
+        for running in client.jobs():
             if not running.over:
                 client.cancel(running.submission_id)
 
@@ -126,15 +132,24 @@ def bodies(slurm_environment: dict[str, str]) -> Iterator[Bodies]:
     made.cancel_all()
 
 
-@pytest.fixture(params=["commands as JSON", "commands as text", "fake"])
-def client(request: pytest.FixtureRequest) -> SlurmClient:
-    """Every body; which form the commands choose by themselves is theirs to say."""
+@pytest.fixture(params=["commands", "fake"])
+def client(request: pytest.FixtureRequest) -> Iterator[SlurmClient]:
     if request.param == "fake":
-        return FakeSlurm(
+        yield FakeSlurm(
             accounting=False, kill_wait_s=3.0, limit_warning_s=120.0, patience=QUICK
         )
+        return
     made: Bodies = request.getfixturevalue("bodies")
-    return made.commands(forms="json" if "JSON" in request.param else "text")
+    if request.param == "commands":
+        yield made.commands()
+        return
+    asked = made.pyslurm()
+    yield asked
+    assert not asked.given_up
+
+
+# pyslurm answers three questions; of all others it is the commands' body.
+also_pyslurm = pytest.mark.parametrize("client", ["commands", "pyslurm", "fake"], indirect=True)
 
 
 class TestContract:
@@ -142,6 +157,7 @@ class TestContract:
         assert client.version().year >= 22
         assert 1 <= client.version().month <= 12
 
+    @also_pyslurm
     def test_nodes(self, client: SlurmClient) -> None:
         nodes = {node.name: node for node in client.nodes()}
         assert sorted(nodes) == ["c1", "c2", "c3", "c4", "g1", "g2", "g3", "g4"]
@@ -153,6 +169,7 @@ class TestContract:
         assert set(nodes["g1"].partitions) == {"spot", "urgent"}
         assert all(node.usable and not node.lost for node in nodes.values())
 
+    @also_pyslurm
     def test_partitions(self, client: SlurmClient) -> None:
         partitions = {partition.name: partition for partition in client.partitions()}
         standard, spot, urgent = (partitions[name] for name in ("standard", "spot", "urgent"))
@@ -222,8 +239,7 @@ class TestContract:
         assert client.jobs_by_id([]) == ()
         assert client.jobs_by_id(["999999"]) == ()
         assert [found.job_id for found in client.jobs_by_id(["999999", known])] == [known]
-        assert known in {found.job_id for found in client.jobs("own")}
-        assert known in {found.job_id for found in client.jobs("all")}
+        assert known in {found.job_id for found in client.jobs()}
 
     def test_the_token_finds_the_job_and_the_own_comment_stays(
         self, client: SlurmClient
@@ -272,11 +288,7 @@ class TestContract:
         eventually(lambda: only(client, job_id).reason == "BeginTime", within_s=5)
         with pytest.raises(SlurmRejectedError, match="pending"):
             client.requeue(job_id)
-        client.release_hold(job_id)
-        again = reaches(client, job_id, JobState.RUNNING, within_s=20)
-        assert again.restarts == 1
-        with pytest.raises(SlurmRejectedError, match="running"):
-            client.release_hold(job_id)
+        assert reaches(client, job_id, JobState.RUNNING, within_s=90).restarts == 1
 
     def test_what_cannot_be_requeued(self, client: SlurmClient) -> None:
         with pytest.raises(SlurmRejectedError, match="Invalid job id"):
@@ -296,18 +308,6 @@ class TestContract:
             client.requeue(job_id)
         with pytest.raises(SlurmRejectedError, match="Invalid job id"):
             client.forbid_requeue("999999")
-
-    def test_signals_go_to_running_jobs_alone(self, client: SlurmClient) -> None:
-        job_id = client.submit(job("trap '' USR1", "sleep 30")).job_id
-        reaches(client, job_id, JobState.RUNNING)
-        time.sleep(0.7)  # a job that is ended while it is being started takes 30 s to go
-        client.signal(job_id, "USR1", target="batch")
-        client.cancel(job_id)
-        reaches(client, job_id, JobState.CANCELLED)
-        with pytest.raises(SlurmRejectedError):
-            client.signal(job_id, "USR1", target="batch")
-        with pytest.raises(SlurmRejectedError):
-            client.signal("999999", "USR1", target="all")
 
     def test_a_refusal_keeps_slurms_words_and_leaves_no_job(self, client: SlurmClient) -> None:
         token = a_token()
@@ -335,6 +335,7 @@ class TestContract:
         with pytest.raises(SlurmRejectedError, match="not available"):
             client.test_only(job("sleep 1", options=("-p", "urgent", "-N99")))
 
+    @also_pyslurm
     def test_the_queue_tells_who_holds_nodes_and_who_waits(self, client: SlurmClient) -> None:
         name = "-Jx\n\nJobId=1 JobState=PENDING Reason=None"
         runs = client.submit(job("sleep 30", options=("-p", "urgent", "-N3", name, "-t", "9")))
@@ -396,39 +397,48 @@ def restarted(client: SlurmClient, array: str) -> tuple[JobInfo, ...]:
     return tasks if any(task.restarts for task in tasks) else ()
 
 
+ODD = "two  blanks, a\nline break; JobState=FAILED UserId=eve(0) é"
+
+
+def odd_jobs(client: SlurmClient) -> Callable[[], tuple[JobInfo, ...]]:
+    """Submits jobs of many kinds, with words that look like Slurm's own: how they stand."""
+    first = client.submit(
+        job("sleep 30", options=("--job-name=x JobState=TIMEOUT",), comment=ODD)
+    )
+    client.submit(job("sleep 30", options=("--array=0-199:2%1", "-t", "1-12")))
+    client.submit(job("sleep 30", options=(":", "-p", "urgent", "--output=/dev/null")))
+    client.submit(job("sleep 1", options=("--hold", "-N", "2-3", "-p", "spot,urgent")))
+    client.submit(job("kill -9 $$"))
+    reaches(client, client.submit(job("exit 7")).job_id, JobState.FAILED)
+    time.sleep(1)
+    return lambda: tuple(one for one in client.jobs() if one.number >= int(first.job_id))
+
+
+def differences(one: object, other: object, *but: str) -> dict[str, tuple[object, object]]:
+    """Fields of two values of one class that are not equal."""
+    names = [field.name for field in fields(one) if field.name not in but]  # type: ignore[arg-type]
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
 class TestRealSlurm:
-    def test_both_forms_say_the_same(self, bodies: Bodies) -> None:
+    def test_squeue_and_scontrol_say_the_same(self, bodies: Bodies) -> None:
         client = bodies.commands()
-        odd = "two  blanks, a\nline break; JobState=FAILED UserId=eve(0) é"
-        client.submit(job("sleep 30", options=("--job-name=x JobState=TIMEOUT",), comment=odd))
-        client.submit(job("sleep 30", options=("--array=1-199:2%1", "-t", "1-12")))
-        client.submit(job("sleep 30", options=(":", "-p", "urgent", "--output=/dev/null")))
-        client.submit(job("kill -9 $$"))
-        last = client.submit(job("exit 7")).job_id
-        reaches(client, last, JobState.FAILED)
-        time.sleep(1)
-        json, text = bodies.commands(forms="json"), bodies.commands(forms="text")
-        as_json, as_text = (
-            sorted(body.jobs("all"), key=lambda info: info.number) for body in (json, text)
-        )
-        assert len(as_json) >= 7
-        # From 23.02 JSON tells the state below COMPLETING as well; text never does.
-        compared = [
-            f.name for f in fields(JobInfo) if f.name not in {"underlying", "state_text"}
-        ]
-        for one, other in zip(as_json, as_text, strict=True):
-            different = {
-                name: (getattr(one, name), getattr(other, name))
-                for name in compared
-                if getattr(one, name) != getattr(other, name)
-            }
-            assert not different, one.job_id
-        assert odd in {info.comment for info in as_text}
-        eventually(lambda: json.nodes() == text.nodes())  # jobs start and end meanwhile
+        jobs = odd_jobs(client)()
+        assert len(jobs) >= 8
+        for told in jobs:
+            shown = run_command(
+                ["scontrol", "--all", "show", "job", str(told.number)],
+                timeout_s=60,
+                env={**bodies.environ, "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"},
+            ).stdout
+            blocks = (block for block in shown.split("\n\n") if block.startswith("JobId="))
+            by_number = {one.number: one for one in map(read_job_block, blocks)}
+            assert not differences(told, by_number[told.number], "comment"), told.job_id
+        assert ODD in {told.comment for told in jobs}
 
     def test_the_users_own_defaults_change_nothing(self, bodies: Bodies) -> None:
         spoilt = bodies.commands(
-            forms="text",
             environ={
                 "SQUEUE_FORMAT": "%i",
                 "SQUEUE_STATES": "SUSPENDED",
@@ -452,23 +462,6 @@ class TestRealSlurm:
         assert not client.awaited(job_id)
         client.submit(job("true", options=(f"--dependency={kind}:{job_id}",)))
         assert client.awaited(job_id) is (kind == "afterok")
-
-    def test_a_signal_reaches_whom_it_is_for(self, bodies: Bodies, tmp_path: Path) -> None:
-        client = bodies.commands()
-        heard = tmp_path / "heard"
-        job_id = client.submit(
-            job(
-                f"trap 'echo batch >> {heard}' USR1",
-                f"srun sh -c \"trap 'echo step >> {heard}' USR1; echo up >> {heard}; "
-                'while :; do sleep 0.1; done" &',
-                "while :; do wait; done",
-            )
-        ).job_id
-        eventually(lambda: heard.exists() and heard.read_text() == "up\n")
-        client.signal(job_id, "USR1", target="batch")
-        eventually(lambda: heard.read_text() == "up\nbatch\n")
-        client.signal(job_id, "USR1", target="steps")
-        eventually(lambda: heard.read_text() == "up\nbatch\nstep\n")
 
     def test_preemption_is_told_from_inside_the_job(
         self, bodies: Bodies, tmp_path: Path
@@ -579,6 +572,58 @@ class TestRealSlurm:
         theirs = AskedHardware.of([printed.replace("MinMemoryNode", "--mem")]).memory_gib
         ours = AskedHardware.of([f"--mem={value}"]).memory_gib
         assert theirs - 1 / 1024 < ours <= theirs  # sbatch counts in whole MiB
+
+
+class TestPyslurm:
+    """Every field of every value that it tells, against the commands."""
+
+    @pytest.fixture
+    def bodies(self, private_slurm: PrivateCluster) -> Bodies:
+        return Bodies(private_slurm.environment)
+
+    def test_all_kinds_of_nodes_partitions_and_jobs(self, bodies: Bodies) -> None:
+        commands, pyslurm = bodies.commands(), bodies.pyslurm()
+
+        def scontrol(*words: str) -> None:
+            run_command(["scontrol", *words], timeout_s=60, env=bodies.environ)
+
+        def tell_the_same(kind: str, least: int) -> None:
+            """Answered between two equal answers of the commands."""
+            before, told, said = (), (), None
+            while before != said:
+                before, told, said = (
+                    getattr(body, kind)() for body in (commands, pyslurm, commands)
+                )
+            for pair in zip(told, before, strict=True):
+                assert not differences(*pair), pair[1]
+            assert len(told) >= least
+
+        scontrol("create", "PartitionName=hidden", "Nodes=c1", "Hidden=YES", "State=DOWN")
+        scontrol("create", "PartitionName=empty", "AllowGroups=root,bin", "RootOnly=YES")
+        limits = ("MaxNodes=2", "MinNodes=1", "MaxTime=UNLIMITED")
+        scontrol("create", "PartitionName=limited", "Nodes=g[1-2]", *limits)
+        scontrol(
+            "create", "PartitionName=denied", "Nodes=g1", "DenyAccounts=a,b", "ReqResv=YES"
+        )
+        scontrol("update", "NodeName=c2", "State=DRAIN", "Reason=disk = full, [x@y] (z)")
+        scontrol("update", "NodeName=g3", "State=DOWN", "Reason=off")
+        scontrol("update", "NodeName=c3", "Features=big,fast")
+        tell_the_same("partitions", 7)
+        tell_the_same("nodes", 8)
+        deaf = job("trap '' TERM", *["sleep 1"] * 60, options=("-p", "spot", "-N2", "-w", "c4"))
+        ends = commands.submit(deaf).job_id
+        stands = commands.submit(job("sleep 90", options=("-p", "limited", "-t", "0"))).job_id
+        odd_jobs(commands)
+        commands.submit(job("sleep 1", options=("-N8", "-p", "spot")))
+        for job_id in (ends, stands):
+            reaches(commands, job_id, JobState.RUNNING)
+        scontrol("suspend", stands)
+        time.sleep(1)  # until the script has set its trap
+        commands.cancel(ends)
+        tell_the_same("queue", 8)
+        assert only(commands, ends).state == JobState.COMPLETING
+        tell_the_same("nodes", 8)
+        assert not pyslurm.given_up
 
 
 def asking_job(bodies: Bodies, said: Path, *options: str) -> Submission:

@@ -13,7 +13,7 @@ import pytest
 from commands import clean_environ, sbtrain
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain_jobs.process import run_command
-from slurm_runs import SlurmRun, slurm_run
+from slurm_runs import SLURMS_WORDS, SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 
@@ -167,7 +167,7 @@ def test_open_mode_is_sbatchs_and_holds_for_later_attempts(
     def told(run: SlurmRun, name: str) -> str:
         """What the program itself wrote, without Slurm's word on the requeue."""
         lines = (run.folder / name).read_text().splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith(("slurmstepd", "srun")))
+        return "".join(line for line in lines if not line.startswith(SLURMS_WORDS))
 
     asked.wait_for(
         lambda: all("of attempt 0" in told(run, name) for run in runs for name in FILES),
@@ -243,7 +243,8 @@ def test_a_traceback_is_in_the_log_and_said_even_where_all_else_is_quiet(
     assert path.read_text().splitlines()[-1] == last
     ours = [line for line in err.splitlines() if line.startswith("sbtrain: ")]
     assert ours[0].startswith(f"sbtrain: error: worker {rank} on node")
-    assert ours[0].endswith(f"exit status 1; the end of {path}:")
+    assert ours[0].endswith("exit status 1")
+    assert ours[1] == f"sbtrain: the end of {path}:"
     assert f"sbtrain:     {last}" in ours
 
 

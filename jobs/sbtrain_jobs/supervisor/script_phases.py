@@ -212,10 +212,14 @@ class ScriptPhases:
         if returncode == 0:
             self._record.staged()
             self._begin_script()
-        elif not self._staging.begins_again(returncode):
-            code, words = why_failed(
-                self._folder, returncode=returncode, nodes=self._attempt.job.nodes
-            )
+            return
+        nodes = self._attempt.job.nodes
+        if self._staging.begins_again(returncode):
+            return
+        if self._staging.in_place(returncode, nodes):
+            self._begin_script()
+        else:
+            code, words = why_failed(self._folder, returncode=returncode, nodes=nodes)
             self._failure = Failure(code=code, words=words)
             self._inquiry.ask()  # it may have felt Slurm's signal before we did
 

@@ -15,8 +15,8 @@ from sbtrain.options.argv import CommandLine, Setting, given
 from sbtrain.options.pass_through import keep
 from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.slurm.client import SlurmClient
-from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.outer_job import to_submit_from
+from sbtrain.slurm.pyslurm_client import client_for
 from sbtrain.slurm.refusals import of_partition
 from sbtrain.submission.asked import Asked
 from sbtrain.submission.job_script import refuse_own
@@ -151,7 +151,5 @@ def _release(client: SlurmClient, settings: Sequence[Setting]) -> tuple[int, int
 def _client(environ: Mapping[str, str]) -> SlurmClient:
     """sbtrain itself waits for a job, so that its id is known at once."""
     own = to_submit_from(as_started_with(environ))
-    return CommandsClient(
-        environ={name: value for name, value in own.items() if name != "SBATCH_WAIT"},
-        query_timeout_s=20.0,
-    )
+    own = {name: value for name, value in own.items() if name != "SBATCH_WAIT"}
+    return client_for(environ, own=own, query_timeout_s=20.0)

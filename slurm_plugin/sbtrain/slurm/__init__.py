@@ -1,1 +1,1 @@
-"""Talking to Slurm: the client protocol, its bodies, and the text and JSON they read."""
+"""Talking to Slurm: the client protocol, its bodies, and the text they read."""

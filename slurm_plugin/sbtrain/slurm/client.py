@@ -18,9 +18,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
+from sbtrain.slurm.user_limits import UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
 
@@ -28,8 +30,6 @@ _FOR_NODES = {
     *("None", "Resources", "Priority", "Prolog", "ReqNodeNotAvail"),
     "Nodes_required_for_job_are_DOWN",  # ", DRAINED or reserved for jobs in higher ..."
 }
-
-SignalTarget = Literal["steps", "batch", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -66,6 +66,8 @@ class NodeInfo:
     cpus_allocated: int
     memory_mib: int
     gres: tuple[Gres, ...]
+    cores: int = 0  # threads of one core count once; 0: not told
+    tmp_disk_mib: int = 0  # of its TmpFS; 0: not told
 
     @property
     def lost(self) -> bool:
@@ -109,6 +111,7 @@ class PartitionInfo:
     default_time_s: int | None
     max_nodes: int | None
     min_nodes: int = 0
+    qos: str = ""  # whose limits bind its jobs
     access: PartitionAccess = PartitionAccess()
 
 
@@ -135,7 +138,6 @@ class JobInfo:
     partition: str
     state: JobState
     state_text: str  # Slurm's word, also where this sbtrain does not know it
-    underlying: JobState | None = None  # below COMPLETING, where the version tells
     reason: str  # one word: Resources, BeginTime, TimeLimit, NodeDown, None, ...
     nodes: str  # host list; "" while none is allocated
     node_count: int
@@ -297,8 +299,14 @@ class SlurmClient(Protocol):
 
     def partitions(self) -> tuple[PartitionInfo, ...]: ...
 
-    def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
-        """Jobs that slurmctld remembers, ended ones included for a few minutes."""
+    def config(self) -> ClusterConfig: ...
+
+    def limits(self) -> UserLimits:
+        """Of this user, by the accounting; slurmctld is not asked."""
+        ...
+
+    def jobs(self) -> tuple[JobInfo, ...]:
+        """Own jobs that slurmctld remembers, ended ones included for a few minutes."""
         ...
 
     def queue(self) -> tuple[QueuedJob, ...]:
@@ -326,20 +334,6 @@ class SlurmClient(Protocol):
 
     def cancel(self, job_id: str) -> None:
         """End a job for good. An id that Slurm does not know is no error."""
-        ...
-
-    def signal(self, job_id: str, signal: str, *, target: SignalTarget) -> None:
-        """Send a signal (USR1, TERM, ...) to a running job's steps, to its batch script
-        alone, or to both."""
-        ...
-
-    def release_hold(self, job_id: str) -> None:
-        """Let a requeued job that waits for its begin time start now (about 1 s later).
-
-        Waits for a second before it asks: a restart within the second in which the last
-        run ended is refused by slurmd on the same node, and the job then fails. See that
-        the job runs afterwards: one that failed this way can be requeued again.
-        """
         ...
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:

@@ -1,11 +1,8 @@
 """The body of SlurmClient over Slurm's own commands, every one with an end in time.
 
-JSON where it serves, text otherwise. Measured on Slurm 22.05: its squeue --json ignores
-every filter and writes 3.6 KB for each job of the cluster, and its scontrol has no --json;
-from 23.02 both do what they should. sacct's JSON carries every step of every job. So jobs
-and nodes come as JSON from 23.02 (nodes also before, from sinfo), partitions and history
-always as text. Where a site's Slurm was built without JSON, or a newer one changes its
-shape, text steps in.
+Their text is read, which is the same in Slurm 22.05, 24.11 and 26.05. Their JSON has another
+shape in each of them, scontrol of 22.05 writes none, its squeue --json ignores every filter,
+and a site's Slurm may have been built without it.
 
 Imports the standard library alone, and no asyncio: this sits in front of sbatch.
 """
@@ -13,12 +10,12 @@ Imports the standard library alone, and no asyncio: this sits in front of sbatch
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
 
 from sbtrain.errors import (
     SlurmMissingError,
@@ -26,7 +23,7 @@ from sbtrain.errors import (
     SlurmTimeoutError,
     SlurmUnparsableError,
 )
-from sbtrain.slurm import json_forms, text_forms
+from sbtrain.slurm import text_forms
 from sbtrain.slurm.client import (
     HistoryRow,
     JobInfo,
@@ -35,31 +32,30 @@ from sbtrain.slurm.client import (
     NodeInfo,
     PartitionInfo,
     QueuedJob,
-    SignalTarget,
     SlurmVersion,
     StartEstimate,
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig, read_config
 from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
 from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
-from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
+from sbtrain.slurm.user_limits import (
+    ASSOCIATION_FIELDS,
+    QOS_FIELDS,
+    UserLimits,
+    read_limits,
+)
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.hostlist import compress
 from sbtrain_jobs.process import CommandResult, run_command
 
-T = TypeVar("T")
-
-_SCONTROL_JSON = SlurmVersion(year=23, month=2)
-_SINFO_JSON = SlurmVersion(year=21, month=8)
 _JOB_ID = re.compile(r"(\d+)(?:_\d+|_\[[\d,:%-]+\]|\+\d+)?", re.ASCII)
-_SIGNAL = re.compile(r"[A-Z0-9]+", re.ASCII)
 # A user's defaults for the commands' output would change what is read here.
 _USER_DEFAULTS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
-_RESTART_GAP_S = 1.2  # slurmd compares whole seconds; see release_hold
 
 
 class CommandsClient:
@@ -69,7 +65,6 @@ class CommandsClient:
         environ: environment of the commands; None: this process's own.
         query_timeout_s, submit_timeout_s: when a command is given up and killed. Slurm's
             own clients give up after 10 to 30 s unless the site's MessageTimeout is longer.
-        forms: "auto" as the head of this file says; "json" and "text" force one.
         limit_warning_s: a running job this close to its limit is ending for that reason.
             Slurm sends the signal of --signal=..@S up to 60 s early, so give S + 60 at least.
         patience: how a submission whose answer was lost is dealt with.
@@ -81,7 +76,6 @@ class CommandsClient:
         environ: Mapping[str, str] | None = None,
         query_timeout_s: float = 60.0,
         submit_timeout_s: float = 180.0,
-        forms: Literal["auto", "json", "text"] = "auto",
         limit_warning_s: float = 180.0,
         patience: Patience | None = None,
         now: Callable[[], float] = time.time,
@@ -95,13 +89,11 @@ class CommandsClient:
         } | {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
         self._query_timeout_s = query_timeout_s
         self._submit_timeout_s = submit_timeout_s
-        self._forms = forms
         self._limit_warning_s = limit_warning_s
         self._lost_answers = LostAnswers(
             self, send=self._send, patience=patience, now=now, sleep=sleep
         )
         self._now = now
-        self._sleep = sleep
         self._known_version: SlurmVersion | None = None
 
     def version(self) -> SlurmVersion:
@@ -111,25 +103,26 @@ class CommandsClient:
         return self._known_version
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        argv = ["scontrol", "show", "nodes", "--json"]
-        if self.version() < _SCONTROL_JSON:
-            argv = ["sinfo", "--json"]
-        return self._read(
-            since=_SINFO_JSON,
-            json=lambda: json_forms.read_nodes(self._ask(argv).stdout, command=_line(argv)),
-            text=lambda: text_forms.read_node_blocks(
-                self._ask(["scontrol", "--all", "show", "nodes"]).stdout
-            ),
-        )
+        argv = ["scontrol", "--all", "show", "nodes"]
+        return text_forms.read_node_blocks(self._ask(argv).stdout)
 
     def partitions(self) -> tuple[PartitionInfo, ...]:
         argv = ["scontrol", "--all", "-o", "show", "partition"]
         return text_forms.read_partitions(self._ask(argv).stdout)
 
-    def jobs(self, scope: Literal["own", "all"] = "own") -> tuple[JobInfo, ...]:
-        found = self._squeue(*(["--me"] if scope == "own" else []))
-        own = os.getuid()
-        return tuple(job for job in found if scope == "all" or job.user_id == own)
+    def config(self) -> ClusterConfig:
+        return read_config(self._ask(["scontrol", "show", "config"]).stdout)
+
+    def limits(self) -> UserLimits:
+        shown = ["sacctmgr", "--noheader", "--parsable2", "show"]
+        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
+        fields = f"format={','.join(ASSOCIATION_FIELDS)}"
+        associations = self._ask([*shown, "assoc", user, fields]).stdout
+        qos = self._ask([*shown, "qos", f"format={','.join(QOS_FIELDS)}"]).stdout
+        return read_limits(associations, qos)
+
+    def jobs(self) -> tuple[JobInfo, ...]:
+        return self._squeue("--me")
 
     def queue(self) -> tuple[QueuedJob, ...]:
         return read_queue(self._ask(["scontrol", "--all", "show", "jobs"]).stdout)
@@ -150,33 +143,13 @@ class CommandsClient:
         return self._lost_answers.submit(submission)
 
     def find_by_token(self, token: str) -> tuple[JobInfo, ...]:
-        return tuple(job for job in self.jobs("own") if token_of(job) == token)
+        return tuple(job for job in self.jobs() if token_of(job) == token)
 
     def requeue(self, job_id: str) -> None:
         self._query(["scontrol", "requeue", _checked(job_id)])
 
     def cancel(self, job_id: str) -> None:
         self._query(["scancel", _checked(job_id)])
-
-    def signal(self, job_id: str, signal: str, *, target: SignalTarget) -> None:
-        if not _SIGNAL.fullmatch(signal):
-            raise SlurmRejectedError(f"{signal!r} is not the name of a signal")
-        whom = {"steps": [], "batch": ["--batch"], "all": ["--full"]}[target]
-        self._query(["scancel", f"--signal={signal}", *whom, _checked(job_id)])
-
-    def release_hold(self, job_id: str) -> None:
-        job = self._shown(job_id)
-        if job.state != JobState.PENDING:
-            raise SlurmRejectedError(
-                f"job {job_id} is {job.state}, it does not wait for its begin time",
-                hint="try again once it is pending" if not job.over else "it has ended",
-            )
-        self._sleep(_RESTART_GAP_S)
-        try:
-            self._query(["scontrol", "update", f"JobId={_checked(job_id)}", "StartTime=now"])
-        except SlurmRejectedError as error:
-            if "no longer pending" not in error.stderr:
-                raise  # otherwise it has started meanwhile by itself
 
     def history(self, job_ids: Sequence[str]) -> tuple[HistoryRow, ...] | NoAccounting:
         if not job_ids:
@@ -246,28 +219,13 @@ class CommandsClient:
         return text_forms.read_job_block(answer.stdout)
 
     def _squeue(self, *filters: str) -> tuple[JobInfo, ...]:
-        argv = ["squeue", "--all", "--states=all", *filters]
         separator = _separator()
         fields = ",".join(f"{field}:{separator}" for field in text_forms.SQUEUE_FIELDS)
-        rows = [*argv, "--noheader", "--noconvert", f"--Format={fields}"]
-        return self._read(
-            since=_SCONTROL_JSON,
-            json=lambda: json_forms.read_jobs(
-                self._ask([*argv, "--json"]).stdout, command="squeue --json"
-            ),
-            text=lambda: text_forms.read_squeue(self._ask(rows).stdout, separator=separator),
-        )
-
-    def _read(self, *, since: SlurmVersion, json: Callable[[], T], text: Callable[[], T]) -> T:
-        if self._forms == "json":
-            return json()
-        if self._forms == "auto" and self.version() >= since:
-            try:
-                return json()
-            except (SlurmUnparsableError, SlurmRejectedError):
-                # If JSON was not at fault, the text form says the same again.
-                return text()
-        return text()
+        argv = [
+            *("squeue", "--all", "--states=all", *filters),
+            *("--noheader", "--noconvert", f"--Format={fields}"),
+        ]
+        return text_forms.read_squeue(self._ask(argv).stdout, separator=separator)
 
     def _send(self, submission: Submission) -> Submitted:
         argv = ["sbatch", "--parsable", *_sbatch_words(submission)]
@@ -363,7 +321,3 @@ def _base(job_id: str) -> str:
 def _separator() -> str:
     """Nobody's job is named like this."""
     return f"~{secrets.token_hex(6)}~"
-
-
-def _line(argv: Sequence[str]) -> str:
-    return " ".join(argv)

@@ -33,7 +33,7 @@ _EXIT_REQUEUES = (24, 11)  # the oldest on which this was seen
 def way_back_of(version: SlurmVersion) -> WayBack:
     """How a job comes back that ends within the grace of its preemption.
 
-    Seen on 22.05: an exit ends it for good, and it must be requeued. Seen on 24.11: Slurm
+    Seen on 22.05: an exit ends it for good, and it must be requeued. On 24.11 and 26.05 Slurm
     requeues it upon any exit, unless the job says Requeue=0; requeued by hand besides, or by
     Slurm at the end of the grace, it runs again, and once more after it has completed.
     Between the two nothing was tried: stay until Slurm ends the job.
@@ -63,12 +63,11 @@ def end_cause_of(
 ) -> EndCause:
     """Read the signs above. `any_lost` says whether one of these nodes is down; it is asked
     only where the answer hangs on it. A limit within limit_warning_s counts as near."""
-    states = (job.state, job.underlying)
-    if JobState.CANCELLED in states or JobState.REVOKED in states:
+    if job.state in {JobState.CANCELLED, JobState.REVOKED}:
         return "cancelled"
-    if JobState.PREEMPTED in states:
+    if job.state == JobState.PREEMPTED:
         return "preempted"
-    if JobState.NODE_FAIL in states or job.reason == "NodeDown":
+    if job.state == JobState.NODE_FAIL or job.reason == "NodeDown":
         return "node-fail"
     if job.state in {JobState.TIMEOUT, JobState.DEADLINE} or job.reason in _LIMITS:
         return "time-limit"

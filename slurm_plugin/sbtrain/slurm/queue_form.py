@@ -7,20 +7,23 @@ Only lines that are needed are looked at: a cluster has tens of thousands of job
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 from sbtrain.errors import SlurmUnparsableError
 from sbtrain.slurm.client import QueuedJob, task_numbers
 from sbtrain.slurm.times import read_elapsed
 
 _HOLDS = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "RESIZING"}
-_TASKS = re.compile(r"^JobId=\d+ ArrayJobId=\d+ ArrayTaskId=(\S+)")
 _STATE = re.compile(r"^   JobState=(\S+) Reason=([^\s,:(]*)", re.M)
-_PRIORITY = re.compile(r"^   Priority=(\d+)", re.M)
-_LIMIT = re.compile(r"^   RunTime=\S+ TimeLimit=(\S+)", re.M)
-_ENDS = re.compile(r"^   StartTime=\S+ EndTime=(\d+)", re.M)
-_PARTITION = re.compile(r"^   Partition=(\S+)", re.M)
-_NODES = re.compile(r"^   NodeList=(\S*)", re.M)
-_COUNT = re.compile(r"^   NumNodes=(\d+)(K?)", re.M)
+_LINES = {
+    "ArrayTaskId": re.compile(r"\AJobId=\d+ ArrayJobId=\d+ ArrayTaskId=(\S+)"),
+    "Priority": re.compile(r"^   Priority=(\d+)", re.M),
+    "TimeLimit": re.compile(r"^   RunTime=\S+ TimeLimit=(\S+)", re.M),
+    "EndTime": re.compile(r"^   StartTime=\S+ EndTime=(\d+)", re.M),
+    "Partition": re.compile(r"^   Partition=(\S+)", re.M),
+    "NodeList": re.compile(r"^   NodeList=(\S*)", re.M),
+    "NumNodes": re.compile(r"^   NumNodes=(\d+K?)", re.M),
+}
 
 
 def read_queue(text: str) -> tuple[QueuedJob, ...]:
@@ -37,30 +40,47 @@ def read_queue(text: str) -> tuple[QueuedJob, ...]:
         raise SlurmUnparsableError(
             f"cannot read what scontrol show jobs printed: {shown[0][:80]!r}"
         )
-    jobs = (_job(block, state[1], state[2]) for block, state in states)
-    return tuple(job for job in jobs if job is not None)
-
-
-def _job(block: str, state: str, reason: str) -> QueuedJob | None:
-    waits = state == "PENDING"
-    count, partition = _COUNT.search(block), _PARTITION.search(block)
-    if not (waits or state.split("+")[0] in _HOLDS) or count is None or partition is None:
-        return None
-    tasks = _TASKS.match(block)
-    priority, limit, ends, nodes = (
-        pattern.search(block) for pattern in (_PRIORITY, _LIMIT, _ENDS, _NODES)
+    return queue_of(
+        {"JobState": state[1], "Reason": state[2], **_lines(block)}
+        for block, state in states
+        if _counts(state[1])
     )
+
+
+def queue_of(rows: Iterable[Mapping[str, str]]) -> tuple[QueuedJob, ...]:
+    """The same by the keys of ``scontrol show jobs``, with numbers as its lines above have
+    them. What has no partition or number of nodes is left out."""
+    return tuple(
+        _job(row)
+        for row in rows
+        if _counts(row["JobState"]) and row.get("Partition") and row.get("NumNodes")
+    )
+
+
+def _counts(state: str) -> bool:
+    return state == "PENDING" or state.split("+")[0] in _HOLDS
+
+
+def _lines(block: str) -> dict[str, str]:
+    found = ((name, line.search(block)) for name, line in _LINES.items())
+    return {name: value[1] for name, value in found if value}
+
+
+def _job(row: Mapping[str, str]) -> QueuedJob:
+    waits = row["JobState"] == "PENDING"
+    nodes, count = row.get("NodeList", ""), row["NumNodes"]
+    tasks, ends = row.get("ArrayTaskId"), row.get("EndTime")
     try:
-        limit_s = read_elapsed(limit[1]) if limit else None
+        limit_s = read_elapsed(row.get("TimeLimit", ""))
     except ValueError:
         limit_s = None
     return QueuedJob(
-        partition=partition[1],
-        nodes="" if waits or not nodes or nodes[1] == "(null)" else nodes[1],
-        node_count=int(count[1]) * (1024 if count[2] else 1),
-        ends_s=float(ends[1]) if ends and not waits else None,
+        partition=row["Partition"],
+        nodes="" if waits or nodes == "(null)" else nodes,
+        node_count=int(count.removesuffix("K")) * (1024 if count.endswith("K") else 1),
+        ends_s=float(ends) if ends and not waits else None,
         limit_s=limit_s,
-        tasks=max(len(task_numbers(tasks[1])), 1) if tasks and waits else 1,
-        reason=reason if waits else "",
-        priority=int(priority[1]) if priority else 0,
+        tasks=max(len(task_numbers(tasks)), 1) if tasks and waits else 1,
+        reason=row["Reason"] if waits else "",
+        priority=int(row.get("Priority", "0")),
     )

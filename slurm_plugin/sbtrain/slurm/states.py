@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -50,19 +49,13 @@ OVER = frozenset(
 MAY_RESTART = frozenset(
     {JobState.PREEMPTED, JobState.NODE_FAIL, JobState.BOOT_FAIL, JobState.REQUEUED}
 )
-_FLAGS = frozenset(list(JobState)[: list(JobState).index(JobState.PENDING)])
 
 
-def read_state(words: Iterable[str]) -> tuple[JobState, JobState | None]:
-    """The state that Slurm's words say together, and the state below COMPLETING if one of
-    them tells. "CANCELLED by 1000" is one word here."""
-    states = {_state(word) for word in words}
-    known = [state for state in JobState if state in states]
-    if not known:
-        return JobState.UNKNOWN, None
-    below = [state for state in known if state not in _FLAGS and state != JobState.UNKNOWN]
-    first = known[0]
-    return first, below[0] if first == JobState.COMPLETING and below else None
+def read_state(text: str) -> JobState:
+    """The state by Slurm's words, such as "CANCELLED by 1000": the first by precedence where
+    a "+" joins several."""
+    states = {_state(word) for word in text.split("+")}
+    return next(state for state in JobState if state in states)
 
 
 def _state(word: str) -> JobState:

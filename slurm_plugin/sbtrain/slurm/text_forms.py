@@ -8,7 +8,7 @@ and comments may hold any character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Never, TypeVar
 
 from sbtrain.errors import SlurmUnparsableError
@@ -100,13 +100,23 @@ def read_job_block(text: str) -> JobInfo:
 def read_node_blocks(text: str) -> tuple[NodeInfo, ...]:
     """Nodes of ``scontrol show nodes`` (several lines each)."""
     blocks = [block for block in text.split("\n\n") if "NodeName=" in block]
-    return tuple(_guard("scontrol show nodes", _block_node, _pairs(block)) for block in blocks)
+    return nodes_of(map(_pairs, blocks))
+
+
+def nodes_of(rows: Iterable[Mapping[str, str]]) -> tuple[NodeInfo, ...]:
+    """Nodes by the keys and words of ``scontrol show nodes``."""
+    return tuple(_guard("scontrol show nodes", _block_node, row) for row in rows)
 
 
 def read_partitions(text: str) -> tuple[PartitionInfo, ...]:
     """Partitions of ``scontrol -o show partition``, one a line."""
     lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
-    return tuple(_guard("scontrol show partition", _partition, _pairs(line)) for line in lines)
+    return partitions_of(map(_pairs, lines))
+
+
+def partitions_of(rows: Iterable[Mapping[str, str]]) -> tuple[PartitionInfo, ...]:
+    """Partitions by the keys and words of ``scontrol show partition``."""
+    return tuple(_guard("scontrol show partition", _partition, row) for row in rows)
 
 
 def _table(text: str, fields: tuple[str, ...], separator: str) -> list[dict[str, str]]:
@@ -123,7 +133,6 @@ def _squeue_job(row: Mapping[str, str]) -> JobInfo:
     written, number = row["JobArrayID"], int(row["JobID"])
     task = _TASK.fullmatch(written)
     het = re.fullmatch(r"(\d+)\+(\d+)", written)
-    state, below = read_state([row["State"]])
     exit_code, exit_signal = _exit(row["exit_code"])
     return JobInfo(
         job_id=written,
@@ -137,9 +146,8 @@ def _squeue_job(row: Mapping[str, str]) -> JobInfo:
         user=row["UserName"],
         user_id=int(row["UserID"]),
         partition=row["Partition"],
-        state=state,
+        state=read_state(row["State"]),
         state_text=row["State"],
-        underlying=below,
         reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
         node_count=_node_count(row["NumNodes"]),
@@ -166,7 +174,6 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
         written = f"{array_id}_{task}" if task.isdecimal() else f"{array_id}_[{task}]"
     elif het_id:
         written = f"{het_id}+{offset}"
-    state, below = read_state([pairs["JobState"]])
     exit_code, exit_signal = _exit(pairs["ExitCode"])
     return JobInfo(
         job_id=written,
@@ -180,9 +187,8 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
         user=user[1] if user else "",
         user_id=int(user[2]) if user else -1,
         partition=pairs["Partition"],
-        state=state,
+        state=read_state(pairs["JobState"]),
         state_text=pairs["JobState"],
-        underlying=below,
         reason=_reason(pairs["Reason"]),
         nodes=_known(pairs.get("NodeList", "")),
         node_count=_node_count(pairs["NumNodes"]),
@@ -200,7 +206,6 @@ def _block_job(pairs: Mapping[str, str]) -> JobInfo:
 
 
 def _history_row(row: Mapping[str, str]) -> HistoryRow:
-    state, _ = read_state([row["State"]])
     exit_code, exit_signal = _exit(row["ExitCode"])
     return HistoryRow(
         job_id=row["JobID"],
@@ -209,7 +214,7 @@ def _history_row(row: Mapping[str, str]) -> HistoryRow:
         comment=row["Comment"],
         user=row["User"],
         partition=row["Partition"],
-        state=state,
+        state=read_state(row["State"]),
         state_text=row["State"],
         reason=_reason(row["Reason"]),
         nodes=_known(row["NodeList"]),
@@ -236,6 +241,8 @@ def _block_node(pairs: Mapping[str, str]) -> NodeInfo:
         cpus_allocated=int(pairs["CPUAlloc"]),
         memory_mib=int(pairs["RealMemory"]),
         gres=read_gres(pairs.get("Gres", "")),
+        cores=int(pairs.get("Sockets", "0")) * int(pairs.get("CoresPerSocket", "0")),
+        tmp_disk_mib=int(pairs.get("TmpDisk", "0")),
     )
 
 
@@ -255,6 +262,7 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         default_time_s=read_elapsed(pairs["DefaultTime"]),
         max_nodes=None if max_nodes == "UNLIMITED" else int(max_nodes),
         min_nodes=int(pairs.get("MinNodes", "0")),
+        qos=_known(pairs.get("QoS", "")),
         access=PartitionAccess(
             groups=_some(pairs, "AllowGroups"),
             accounts=_some(pairs, "AllowAccounts"),
@@ -311,8 +319,9 @@ def _known(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Slurm's word alone, as its JSON has it: not ``ReqNodeNotAvail, UnavailableNodes:c4``."""
-    return re.split(r"[\s,:(]", text, maxsplit=1)[0]
+    """Slurm's word alone, written as by scontrol: not ``ReqNodeNotAvail, UnavailableNodes:c4``,
+    nor with the blanks of ``Nodes required for job are DOWN, DRAINED or ...``."""
+    return re.split(r"[,:(]", text.strip().replace(" ", "_"), maxsplit=1)[0]
 
 
 def _moment(text: str) -> float | None:

@@ -31,7 +31,12 @@ from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Role
 
 JOB = SlurmJob(
-    job_id="7", restart_count=0, nodes=("c1", "c2"), node_list="c[1-2]", started_s=time.time()
+    job_id="7",
+    restart_count=0,
+    nodes=("c1", "c2"),
+    node_list="c[1-2]",
+    started_s=time.time(),
+    down=("c3",),
 )
 
 
@@ -358,7 +363,7 @@ def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     first = record(tmp_path)
     first.steps_done(StepsDone(rank=0, first=1, seconds=(1.0, 2.0, 4.0, 8.0)))
     first.close()
-    earlier = AttemptRecord(attempt=0, job_id="7", started_at="x", nodes="c1")
+    earlier = AttemptRecord(attempt=0, job_id="7", started_at="x", nodes="c3")
     empty = AttemptRecord(attempt=1, job_id="7", started_at="x", nodes="c1")
     second = record(tmp_path, attempt=2, earlier=(earlier, empty))
     second.steps_done(StepsDone(rank=1, first=3, seconds=(1.0,)))
@@ -375,7 +380,7 @@ def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     ]
     assert [(entry.attempt, entry.cause) for entry in ends] == [
         (0, "node-fail"),
-        (1, "node-fail"),
+        (1, "unknown"),
     ]
 
 

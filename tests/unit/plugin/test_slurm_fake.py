@@ -146,11 +146,8 @@ def test_faults_are_raised_once(slurm: FakeSlurm) -> None:
 
 def test_what_was_asked_is_on_record(slurm: FakeSlurm) -> None:
     submission = job("sleep 10")
-    job_id = slurm.submit(submission).job_id
-    slurm.jobs()
-    slurm.signal(job_id, "USR1", target="steps")
+    slurm.submit(submission)
     assert slurm.submissions == [submission]
-    assert slurm.signals == [(job_id, "USR1", "steps")]
 
 
 def test_the_history_shows_what_still_runs(slurm: FakeSlurm, clock: Clock) -> None:

@@ -1,244 +1,14 @@
-"""Slurm's JSON and text of three versions become the same values; what does not fit is
-refused with the command and the place."""
+"""What Slurm's commands print becomes values; what does not fit is refused with the command."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import pytest
 
 from sbtrain.errors import SlurmUnparsableError
-from sbtrain.slurm import json_forms, text_forms
-from sbtrain.slurm.client import Gres, JobInfo, SlurmVersion
+from sbtrain.slurm import text_forms
+from sbtrain.slurm.client import Gres, SlurmVersion
 from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.states import JobState
-
-SAMPLES = Path(__file__).resolve().parents[4] / "shared/samples/slurm-json"
-VERSIONS = ("22.05", "24.11", "26.05")
-
-with_samples = pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="needs the samples of real versions in the shared data"
-)
-
-
-def sample(version: str, name: str) -> str:
-    return (SAMPLES / version / name).read_text()
-
-
-def jobs_of(version: str, name: str) -> tuple[JobInfo, ...]:
-    return json_forms.read_jobs(sample(version, name), command="squeue --json")
-
-
-@with_samples
-@pytest.mark.parametrize("version", VERSIONS)
-class TestSamples:
-    def test_version(self, version: str) -> None:
-        read = text_forms.read_version(sample(version, "version.txt"))
-        assert (read.year, read.month) == tuple(map(int, version.split(".")))
-        assert read.patch > 0
-
-    def test_a_running_job(self, version: str) -> None:
-        running = jobs_of(version, "squeue.json")[0]
-        assert running.state == JobState.RUNNING
-        assert running.job_id == running.submission_id == str(running.number)
-        assert (running.partition, running.nodes, running.node_count) == ("low", "n[1-2]", 2)
-        assert running.comment == '{"a":1}'
-        assert (running.user, running.user_id) == ("root", 0)
-        assert (running.restarts, running.requeue, running.time_limit_s) == (0, True, 300)
-        assert running.array_job_id is None
-        assert running.het_job_id is None
-        assert running.preempt_time_s is None
-        assert running.start_time_s is not None
-        assert running.end_time_s == pytest.approx(running.start_time_s + 300, abs=1)
-        assert not running.over
-
-    def test_a_waiting_job(self, version: str) -> None:
-        waiting = jobs_of(version, "squeue.json")[1]
-        assert waiting.state == JobState.PENDING
-        assert waiting.reason in {"Priority", "Resources"}
-        assert (waiting.nodes, waiting.node_count, waiting.time_limit_s) == ("", 4, 600)
-
-    def test_a_job_that_was_put_back(self, version: str) -> None:
-        back = jobs_of(version, "squeue_preempted.json")[0]
-        assert back.state == JobState.PENDING
-        assert back.restarts >= 1
-        assert back.eligible_time_s is not None
-        assert not back.over
-        again = jobs_of(version, "squeue_after_preempt.json")[0]
-        assert again.state == JobState.RUNNING
-        assert again.restarts == back.restarts
-        assert again.job_id == back.job_id
-
-    def test_nodes(self, version: str) -> None:
-        name = "sinfo.json" if version == "22.05" else "scontrol_nodes.json"
-        nodes = json_forms.read_nodes(sample(version, name), command="sinfo --json")
-        assert [node.name for node in nodes] == ["n1", "n2", "n3", "n4"]
-        first = nodes[0]
-        assert (first.cpus, first.cpus_allocated, first.memory_mib) == (4, 1, 4000)
-        assert first.gres == (Gres(name="gpu", kind="k80", count=2),)
-        assert "MIXED" in first.states
-        assert set(first.partitions) == {"low", "high"}
-        assert first.usable
-
-
-@with_samples
-@pytest.mark.parametrize("version", VERSIONS[1:])  # scontrol of 22.05 writes no JSON
-def test_scontrol_says_what_squeue_says(version: str) -> None:
-    by_scontrol = jobs_of(version, "scontrol_job.json")[0]
-    by_squeue = {job.number: job for job in jobs_of(version, "squeue.json")}
-    assert by_squeue[by_scontrol.number] == by_scontrol
-
-
-def number(value: float | None) -> object:
-    known = value is not None
-    return {"set": known, "infinite": False, "number": value if known else 0}
-
-
-OLD_JOB: dict[str, object] = {
-    "job_id": 7,
-    "array_job_id": 0,
-    "array_task_id": None,
-    "array_task_string": "",
-    "het_job_id": 0,
-    "het_job_offset": 0,
-    "name": "train",
-    "comment": None,
-    "user_name": "ada",
-    "user_id": 1000,
-    "partition": "gpu",
-    "job_state": "RUNNING",
-    "state_reason": "None",
-    "nodes": "n[1-2]",
-    "node_count": 2,
-    "restart_cnt": 1,
-    "requeue": True,
-    "submit_time": 1795995757,
-    "eligible_time": 1795995757,
-    "start_time": 1795995758,
-    "end_time": 1795996058,
-    "preempt_time": 0,
-    "time_limit": 5,
-    "exit_code": 0,
-}
-NEW_JOB: dict[str, object] = OLD_JOB | {
-    "array_job_id": number(0),
-    "array_task_id": number(None),
-    "het_job_id": number(0),
-    "het_job_offset": number(0),
-    "comment": "",
-    "job_state": ["RUNNING"],
-    "node_count": number(2),
-    "submit_time": number(1795995757),
-    "eligible_time": number(1795995757),
-    "start_time": number(1795995758),
-    "end_time": number(1795996058),
-    "preempt_time": number(0),
-    "time_limit": number(5),
-    "exit_code": {"return_code": number(0), "signal": {"id": number(None), "name": ""}},
-}
-
-
-def read_job(row: dict[str, object], **changes: object) -> JobInfo:
-    text = json.dumps({"jobs": [row | changes]})
-    (job,) = json_forms.read_jobs(text, command="squeue --json")
-    return job
-
-
-class TestJson:
-    def test_plain_and_wrapped_numbers_are_the_same_job(self) -> None:
-        old, new = read_job(OLD_JOB), read_job(NEW_JOB)
-        assert old == new
-        assert (old.job_id, old.restarts, old.time_limit_s) == ("7", 1, 300)
-
-    @pytest.mark.parametrize(
-        "limit", [None, 4294967295, number(None), {"set": True, "infinite": True, "number": 0}]
-    )
-    def test_no_limit_in_every_shape(self, limit: object) -> None:
-        assert read_job(OLD_JOB, time_limit=limit).time_limit_s is None
-
-    @pytest.mark.parametrize(
-        ("words", "state", "below"),
-        [
-            ("COMPLETING", JobState.COMPLETING, None),
-            (["CANCELLED", "COMPLETING"], JobState.COMPLETING, JobState.CANCELLED),
-            (["PENDING", "COMPLETING"], JobState.COMPLETING, JobState.PENDING),
-            (["RUNNING", "CONFIGURING"], JobState.CONFIGURING, None),
-            (["PENDING", "REQUEUE_HOLD"], JobState.REQUEUE_HOLD, None),
-            (["PENDING", "SPECIAL_EXIT"], JobState.SPECIAL_EXIT, None),
-            (["RUNNING", "BRAND_NEW_FLAG"], JobState.RUNNING, None),
-            ("TELEPORTED", JobState.UNKNOWN, None),
-            ([], JobState.UNKNOWN, None),
-        ],
-    )
-    def test_states(self, words: object, state: JobState, below: JobState | None) -> None:
-        job = read_job(OLD_JOB, job_state=words)
-        assert (job.state, job.underlying) == (state, below)
-
-    @pytest.mark.parametrize(
-        ("code", "ended"),
-        [
-            (768, (3, 0)),
-            (9, (0, 9)),
-            ({"return_code": number(3), "signal": {"id": number(None)}}, (3, 0)),
-            ({"return_code": number(None), "signal": {"id": number(15)}}, (0, 15)),
-            ({"return_code": number(0), "signal": {"signal_id": 9}}, (0, 9)),
-        ],
-    )
-    def test_exit_codes(self, code: object, ended: tuple[int, int]) -> None:
-        job = read_job(OLD_JOB, exit_code=code)
-        assert (job.exit_code, job.exit_signal) == ended
-
-    def test_array_and_het_ids(self) -> None:
-        task = read_job(OLD_JOB, job_id=9, array_job_id=7, array_task_id=0)
-        assert (task.job_id, task.number, task.submission_id) == ("7_0", 9, "7")
-        rest = read_job(NEW_JOB, array_job_id=number(7), array_task_string="1-3%1")
-        assert rest.job_id == "7_[1-3%1]"
-        part = read_job(NEW_JOB, job_id=8, het_job_id=number(7), het_job_offset=number(1))
-        assert (part.job_id, part.submission_id) == ("7+1", "7")
-
-    def test_nodes_of_both_shapes(self) -> None:
-        row: dict[str, object] = {
-            "name": "n1",
-            "state": "idle",
-            "state_flags": ["DRAIN"],
-            "reason": "disk",
-            "partitions": ["low"],
-            "features": "a,b",
-            "cpus": 4,
-            "alloc_cpus": 0,
-            "real_memory": 4000,
-            "gres": "gpu:k80:2(S:0)",
-        }
-        new = {**row, "state": ["IDLE", "DRAIN"], "features": ["a", "b"]}
-        del new["state_flags"]
-        text = json.dumps({"nodes": [row, new]})
-        old_node, new_node = json_forms.read_nodes(text, command="sinfo --json")
-        assert old_node == new_node
-        assert not old_node.usable
-        assert not old_node.lost
-
-    @pytest.mark.parametrize(
-        ("text", "told"),
-        [
-            ("JOBID PARTITION", "no JSON but 'JOBID PARTITION'"),
-            ("", "no JSON"),
-            ("[]", "without a list 'jobs'"),
-            ('{"jobs": {}}', "without a list 'jobs'"),
-            ('{"jobs": [7]}', "without a list 'jobs'"),
-            (json.dumps({"jobs": [OLD_JOB | {"start_time": "soon"}]}), r'"soon" at jobs\[0\]'),
-            (json.dumps({"jobs": [OLD_JOB | {"requeue": None}]}), r"jobs\[0\]\.requeue"),
-            (json.dumps({"jobs": [OLD_JOB | {"name": 5}]}), r"jobs\[0\]\.name, expected a str"),
-            (json.dumps({"jobs": [OLD_JOB | {"job_id": 0}]}), "expected a job id"),
-            (json.dumps({"jobs": [OLD_JOB | {"job_state": [1]}]}), "expected words"),
-            (json.dumps({"jobs": [OLD_JOB | {"node_count": 4294967295}]}), "finite number"),
-        ],
-    )
-    def test_what_does_not_fit_is_named(self, text: str, told: str) -> None:
-        with pytest.raises(SlurmUnparsableError, match=told) as caught:
-            json_forms.read_jobs(text, command="squeue --json")
-        assert caught.value.message.startswith("squeue --json wrote")
-
 
 JOB_BLOCK = """\
 JobId=6 ArrayJobId=2 ArrayTaskId=0 ArrayTaskThrottle=1 JobName=a b=c JobState=FAILED
@@ -263,6 +33,29 @@ JobId=6 ArrayJobId=2 ArrayTaskId=0 ArrayTaskThrottle=1 JobName=a b=c JobState=FA
    StdErr=/dev/null
    Power=
 """
+
+SQUEUE_ROW = {
+    "JobID": "12",
+    "JobArrayID": "12",
+    "UserName": "ada",
+    "UserID": "1000",
+    "Partition": "p",
+    "State": "PENDING",
+    "Reason": "BeginTime",
+    "NodeList": "",
+    "NumNodes": "1-1",
+    "RestartCnt": "1",
+    "Requeue": "1",
+    "SubmitTime": "1796002357",
+    "EligibleTime": "1796002367",
+    "StartTime": "N/A",
+    "EndTime": "N/A",
+    "PreemptTime": "N/A",
+    "TimeLimit": "5:00",
+    "exit_code": "768",
+    "Name": "x\ny",
+    "Comment": "a|b,\n13",
+}
 
 
 class TestText:
@@ -306,12 +99,32 @@ class TestText:
         [
             ("ReqNodeNotAvail,_UnavailableNodes:k4", "ReqNodeNotAvail"),
             ("RaisedSignal:9(Killed)", "RaisedSignal"),
+            ("Nodes required for job are DOWN, DRAINED", "Nodes_required_for_job_are_DOWN"),
             ("TimeLimit", "TimeLimit"),
         ],
     )
     def test_the_reason_is_one_word(self, printed: str, word: str) -> None:
-        block = JOB_BLOCK.replace("Reason=None", f"Reason={printed}")
-        assert text_forms.read_job_block(block).reason == word
+        """scontrol has no blanks in it, squeue has."""
+        row = "~".join((SQUEUE_ROW | {"Reason": printed}).values()) + "~\n"
+        (job,) = text_forms.read_squeue(row, separator="~")
+        block = JOB_BLOCK.replace("Reason=None", f"Reason={printed.replace(' ', '_')}")
+        assert job.reason == text_forms.read_job_block(block).reason == word
+
+    @pytest.mark.parametrize(
+        ("printed", "state"),
+        [
+            ("COMPLETING", JobState.COMPLETING),
+            ("CANCELLED+COMPLETING", JobState.COMPLETING),
+            ("RUNNING+CONFIGURING", JobState.CONFIGURING),
+            ("RUNNING+BRAND_NEW_FLAG", JobState.RUNNING),
+            ("TELEPORTED", JobState.UNKNOWN),
+            ("", JobState.UNKNOWN),
+        ],
+    )
+    def test_states(self, printed: str, state: JobState) -> None:
+        block = JOB_BLOCK.replace("JobState=RUNNING", f"JobState={printed}")
+        job = text_forms.read_job_block(block)
+        assert (job.state, job.state_text) == (state, printed)
 
     def test_a_block_without_what_is_needed_is_named(self) -> None:
         with pytest.raises(
@@ -322,30 +135,8 @@ class TestText:
             text_forms.read_job_block(JOB_BLOCK.replace("1-00:05:00", "later"))
 
     def test_squeue_rows_whose_cells_hold_anything(self) -> None:
-        values = {
-            "JobID": "12",
-            "JobArrayID": "12",
-            "UserName": "ada",
-            "UserID": "1000",
-            "Partition": "p",
-            "State": "PENDING",
-            "Reason": "BeginTime",
-            "NodeList": "",
-            "NumNodes": "1-1",
-            "RestartCnt": "1",
-            "Requeue": "1",
-            "SubmitTime": "1796002357",
-            "EligibleTime": "1796002367",
-            "StartTime": "N/A",
-            "EndTime": "N/A",
-            "PreemptTime": "N/A",
-            "TimeLimit": "5:00",
-            "exit_code": "768",
-            "Name": "x\ny",
-            "Comment": "a|b,\n13",
-        }
-        assert tuple(values) == text_forms.SQUEUE_FIELDS
-        row = "~".join(values.values()) + "~\n"
+        assert tuple(SQUEUE_ROW) == text_forms.SQUEUE_FIELDS
+        row = "~".join(SQUEUE_ROW.values()) + "~\n"
         first, second = text_forms.read_squeue(row + row.replace("768", "3:0"), separator="~")
         assert first == second
         assert (first.name, first.comment) == ("x\ny", "a|b,\n13")
@@ -473,6 +264,18 @@ class TestText:
         ("gres/gpu:k80:1", (("gpu", "k80", 1),)),
         ("gpu:a100_1g.5gb:7", (("gpu", "a100_1g.5gb", 7),)),
         ("bandwidth:lustre:4K", (("bandwidth", "lustre", 4096),)),
+        ("bandwidth:lustre:no_consume:4k", (("bandwidth", "lustre", 4096),)),
+        ("gpu:(null):2(IDX:0-1)", (("gpu", "", 2),)),
+        ("gpu(IDX:0,2-3),shard:0(0/8)", (("gpu", "", 3), ("shard", "", 0))),
+        ("cpu=8,mem=4G,gres/gpu=2,gres/gpu:k80=2", (("gpu", "k80", 2),)),
+        (
+            "gres/gpu=3,gres/gpu:k80=2,gres/nvme=1",
+            (
+                ("gpu", "k80", 2),
+                ("gpu", "", 1),
+                ("nvme", "", 1),
+            ),
+        ),
     ],
 )
 def test_gres(text: str, gres: tuple[tuple[str, str, int], ...]) -> None:

@@ -151,8 +151,6 @@ class TestEndCause:
         kept_out = replace(DYING, requeue=False, preempt_time_s=2000.0, end_time_s=2000.0)
         assert cause(kept_out) == "preempted"
         assert cause(replace(JOB, state=JobState.PREEMPTED)) == "preempted"
-        below = replace(DYING, underlying=JobState.PREEMPTED)
-        assert cause(below) == "preempted"
 
     @pytest.mark.parametrize(("left_s", "expected"), [(120, "time-limit"), (121, "none")])
     def test_a_limit_that_is_near(self, left_s: float, expected: EndCause) -> None:
@@ -172,14 +170,11 @@ class TestEndCause:
         assert cause(replace(DYING, preempt_time_s=1990.0, requeue=False)) == "cancelled"
         at_once = replace(DYING, preempt_time_s=2000.0, end_time_s=2000.0)
         assert cause(at_once) == "cancelled"
-        told = replace(DYING, preempt_time_s=1990.0, underlying=JobState.CANCELLED)
-        assert cause(told, None) == "cancelled"
         ended = replace(JOB, state=JobState.CANCELLED, preempt_time_s=1990.0)
         assert cause(ended) == "cancelled"
 
     def test_without_knowing_how_it_began_a_dying_job_tells_nothing(self) -> None:
         assert cause(DYING, None) == "unknown"
-        assert cause(replace(DYING, underlying=JobState.CANCELLED), None) == "cancelled"
 
     def test_requeued_even_if_its_node_list_has_shrunk(self) -> None:
         back = replace(DYING, restarts=1, nodes="c1")

@@ -86,10 +86,11 @@ def test_what_takes_long_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def on_a_terminal(module: str, *words: str, columns: int, cwd: Path) -> list[str]:
-    """The lines of a command whose stdout is a terminal of that many columns."""
+    """The lines of a command whose stdout is a terminal of that many columns, without the
+    colours that argparse has from Python 3.14 on."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environ = clean_environ(SBTRAIN_HOME=str(cwd / "home"), PATH=WITHOUT_SLURM)
+    environ = clean_environ(SBTRAIN_HOME=str(cwd / "home"), PATH=WITHOUT_SLURM, NO_COLOR="1")
     process = subprocess.Popen(
         [sys.executable, "-m", f"sbtrain.commands.{module}", *words],
         cwd=cwd,
