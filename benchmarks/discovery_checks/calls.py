@@ -19,6 +19,10 @@ TRAINS = """\
 import pathlib, time
 from sbtrain_jobs import join
 
+try:
+    import torch  # so that GPUs may be of use
+except ImportError:
+    torch = None
 with join() as run:
     start = run.resume(lambda folder: None)
     for step in run.steps(start=start, save=lambda folder: (folder / "s").write_text("1")):

@@ -26,7 +26,9 @@ _OF_EVERY_CALL = {"REQUEST_JOB_INFO", "REQUEST_STATS_INFO", "REQUEST_SUBMIT_BATC
 def environ(slurm_environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     etc = Path(slurm_environment["SLURM_CONF"]).parent
     shutil.copytree(etc, tmp_path / "slurm")
-    (tmp_path / "train.py").write_text(TRAIN.replace("STEP_S", "0.02"))
+    gpus = "try:\n    import torch\nexcept ImportError:\n    pass\n"
+    (tmp_path / "train.py").write_text(gpus + TRAIN.replace("STEP_S", "0.02"))
+    (tmp_path / "cores.py").write_text(TRAIN.replace("STEP_S", "0.02"))
     conf = str(tmp_path / "slurm/slurm.conf")
     own = {"SBTRAIN_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), "SLURM_CONF": conf}
     return clean_environ(**{**slurm_environment, **own})
@@ -84,6 +86,17 @@ def test_gpus_can_be_asked_for(tmp_path: Path, environ: dict[str, str]) -> None:
         )  # fmt: skip
         assert said.returncode == 0, said.stderr
         assert re.search(r"^> +(spot|urgent):K80 ", said.stdout, re.M), said.stdout
+
+
+def test_a_program_that_can_use_no_gpu_is_given_none(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\nsrun python cores.py\n")
+    for name, gpus in (("cores.py", False), ("run.sh", False), ("train.py", True)):
+        words = ("-p", "spot", "--train-steps=20000", "--train-dry-run", name)
+        said = sbtrain(*words, cwd=tmp_path, environ=environ)
+        assert said.returncode == 0, said.stderr
+        assert ("--gres=gpu" in said.stdout) is gpus, name
 
 
 def test_slurms_word_is_a_site_file(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
-from sbtrain_perf.request import ClusterShape, GpuGroup, GpuType, Partition
+from sbtrain_perf.request import (
+    ClusterShape,
+    GpuGroup,
+    GpuType,
+    Partition,
+    slurm_partition,
+)
 
 _GB = 1e9
 _GBIT = 1e9 / 8
@@ -71,6 +77,17 @@ def _gpu(name: str, gpus: Mapping[str, Any]) -> GpuType:
         field: stated[key] * factor for key, (field, factor) in _GPU.items() if key in stated
     }
     return dataclasses.replace(_PUBLISHED.get(name.lower(), unknown), name=name, **own)
+
+
+def without_gpus(shape: ClusterShape) -> ClusterShape:
+    """The cluster as it is to a program that uses none."""
+    plain: dict[str, Partition] = {}
+    for one in shape.partitions:
+        name = slurm_partition(one.name)
+        bare = dataclasses.replace(one, name=name, gpu=None, gpus_per_node=0, gres="", mix=())
+        if name not in plain or plain[name].nodes < bare.nodes:
+            plain[name] = bare
+    return dataclasses.replace(shape, partitions=tuple(plain.values()))
 
 
 # Keys that a partition may leave out: field of Partition and factor to its unit.

@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING
 
 from sbtrain.errors import HeterogeneousError, ScriptError
 from sbtrain.home import learnt_coefficients
-from sbtrain.options.argv import CommandLine, heterogeneous, last_value
+from sbtrain.options.argv import CommandLine, given, heterogeneous, last_value
 from sbtrain.options.directives import DirectiveError, Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
 from sbtrain.slurm.kept_answers import KeptAnswers
-from sbtrain.submission.asked import Asked, ask, asked_signal, environment_settings
+from sbtrain.submission.asked import (
+    GPU_OPTIONS,
+    Asked,
+    ask,
+    asked_signal,
+    environment_settings,
+)
 from sbtrain.submission.default_time import with_default_time
-from sbtrain.submission.launch_lines import launch_lines
+from sbtrain.submission.launch_lines import launch_lines, launched_programs
 from sbtrain.submission.queue import (
     Known,
     Waits,
@@ -32,6 +38,7 @@ from sbtrain.submission.queue import (
     queue_waits,
 )
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
+from sbtrain.submission.script_gpus import leaves_gpus_alone
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import Launch, NodeRange, slurm_partition
@@ -160,6 +167,7 @@ def decide(
         RequestError, PlanError: the request does not say enough, or not for this site.
     """
     from sbtrain.sites.layers import load_site, stale_note
+    from sbtrain.sites.shape import without_gpus
     from sbtrain_perf.coefficients import load_coefficients
 
     answers = _answers(asked, around, client)
@@ -167,6 +175,8 @@ def decide(
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
     shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
+    if _wants_no_gpus(asked):
+        shape = without_gpus(shape)
     blind = site.invented and bool(known.silence) and runs
     if blind:
         asked = dataclasses.replace(asked, opened=False)
@@ -362,6 +372,19 @@ def _is_open(asked: Asked) -> bool:
         return request.partition is None
     several = request.partition is None or "," in request.partition
     return several or request.nodes.low != request.nodes.high
+
+
+def _wants_no_gpus(asked: Asked) -> bool:
+    """Nobody asked for any, and what is started can use none."""
+    if given(asked.settings, *GPU_OPTIONS):
+        return False
+    if asked.launch == "ranks":
+        return leaves_gpus_alone(asked.script)
+    each = [
+        list(launched_programs([line], folders=(asked.script.folder,)))
+        for line in asked.launches
+    ]
+    return bool(each) and all(one and all(map(leaves_gpus_alone, one)) for one in each)
 
 
 def _value(decision: Decision) -> float:

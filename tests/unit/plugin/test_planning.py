@@ -300,7 +300,7 @@ def test_of_an_unknown_cluster_it_is_said_what_was_assumed_and_what_would_teach(
     around = Surroundings(
         cwd=tmp_path, environ={"SBTRAIN_HOME": str(tmp_path / "home")}, stdin=lambda: b""
     )
-    (tmp_path / "train.py").write_text("1\n")
+    (tmp_path / "train.py").write_text("import torch\n")
     node = dataclasses.replace(fake_node("n1"), gres=read_gres("gpu:wonder:2"))
     slurm = FakeSlurm(nodes=[node], partitions=[fake_partition("main", "n1", default=True)])
     line = split_command_line(["--train-steps=900", str(tmp_path / "train.py")], FLAGS)
