@@ -35,9 +35,11 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.ending import end_cause_of, way_back_of
 from sbtrain.slurm.states import JobState
 from sbtrain.slurm.token import LostAnswers, Patience, token_of
+from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import compress, expand
 
@@ -121,6 +123,14 @@ class FakeSlurm:
     def partitions(self) -> tuple[PartitionInfo, ...]:
         self._fault("partitions")
         return tuple(self._cluster.partitions.values())
+
+    def config(self) -> ClusterConfig:
+        self._fault("config")
+        return ClusterConfig(name="played", preempt_type="partition_prio")
+
+    def limits(self) -> UserLimits:
+        self._fault("limits")
+        return NO_LIMITS
 
     def jobs(self) -> tuple[JobInfo, ...]:
         self._fault("jobs")

@@ -42,8 +42,10 @@ def tell(run: ListedRun, *entries: LedgerEntry) -> None:
         Ledger(RunFolder(path=Path(run.run_dir)).ledger).append(entry)
 
 
-def started(attempt: int) -> LedgerEntry:
-    return LedgerEntry(event="started", attempt=attempt, at=BEGAN, job_id="7", nodes="c[1-2]")
+def started(attempt: int, *, job_id: str = "7") -> LedgerEntry:
+    return LedgerEntry(
+        event="started", attempt=attempt, at=BEGAN, job_id=job_id, nodes="c[1-2]"
+    )
 
 
 def ended(attempt: int, cause: str, exit_code: int = 0) -> LedgerEntry:

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sbtrain_perf.coefficients import Coefficients, load_coefficients
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 from sbtrain_perf.lifetimes import Lived, learn_lifetimes
 from sbtrain_perf.models.lifetime import Lifetime
-from sbtrain_perf.models.step_time import PUBLISHED_GPUS
 from sbtrain_perf.planner import plan_request
 from sbtrain_perf.refit import refit
 from sbtrain_perf.request import (
     ClusterShape,
-    GpuType,
     ModelShape,
     NodeRange,
     Partition,
@@ -163,19 +162,13 @@ def _name(gpu: str, gpus: int) -> str:
 
 
 def _partition(gpu: str, gpus: int, link_bytes_s: float) -> Partition:
-    figures = PUBLISHED_GPUS[gpu]
     return Partition(
         name=_name(gpu, gpus),
         nodes=1000,
         max_nodes_per_job=1000,
         cores_per_node=16,
         memory_gib_per_node=_ROOMY_GIB,
-        gpu=GpuType(
-            name=gpu,
-            peak_tflops=figures.peak_tflops,
-            memory_gib=_ROOMY_GIB,
-            memory_bytes_s=figures.memory_bytes_s,
-        ),
+        gpu=dataclasses.replace(PUBLISHED_GPUS[gpu], memory_gib=_ROOMY_GIB),
         gpus_per_node=gpus,
         network_bytes_s=link_bytes_s,
     )

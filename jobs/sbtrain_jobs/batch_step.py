@@ -44,13 +44,19 @@ def open_descriptors() -> frozenset[int]:
     return frozenset(found)
 
 
+def file_behind(descriptor: int) -> str:
+    """The path of the file that it is; empty where it is none, as a pipe, or is closed."""
+    try:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        return ""
+    return path if path.startswith("/") else ""
+
+
 def _input() -> str:
     """Its path; that of nothing where it has none, or is somebody's terminal."""
-    try:
-        path = str(Path("/proc/self/fd/0").readlink())
-    except OSError:
-        return os.devnull
-    return path if path.startswith("/") and not os.isatty(0) else os.devnull
+    path = file_behind(0)
+    return path if path and not os.isatty(0) else os.devnull
 
 
 def _stderr_is_apart() -> bool:

@@ -43,6 +43,11 @@ class AttemptFolder:
         return self.path / "stage.json"
 
     @property
+    def unstaged(self) -> Path:
+        """There where staging failed, and the data is read where it lies."""
+        return self.path / "unstaged"
+
+    @property
     def staging_events(self) -> Path:
         return self.path / "events.jsonl"
 

@@ -11,7 +11,8 @@ class SlurmJob:
 
     job_id: as requeue takes it: N, or Array_Task, so that an array's other tasks go on.
     array_task: empty for a job that is none. nodes: those of the plan, of the whole node_list.
-    started_s: Unix time at which Slurm started the job.
+    started_s: Unix time at which Slurm started the job. down: nodes of attempts that left no
+    end which are lost now.
     """
 
     job_id: str
@@ -20,3 +21,4 @@ class SlurmJob:
     nodes: tuple[str, ...]
     node_list: str
     started_s: float
+    down: tuple[str, ...] = ()

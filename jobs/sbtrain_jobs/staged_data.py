@@ -16,7 +16,7 @@ def staged_paths(
 ) -> tuple[str, ...]:
     """The paths a trainer of this node reads, in the order of plan.data.paths.
 
-    Without node-local scratch these are the paths of the plan itself.
+    Without node-local scratch, or where staging failed, these are the paths of the plan.
 
     Args:
         folder: of the attempt, where the report lies.
@@ -25,7 +25,7 @@ def staged_paths(
         LaunchError: the report does not name this node.
         StagingError: there is no readable report.
     """
-    if not wants_staging(plan):
+    if not wants_staging(plan) or folder.unstaged.exists():
         return plan.data.paths
     from sbtrain_staging.reports.run_report import read_report
 

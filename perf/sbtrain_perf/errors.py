@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sbtrain_perf.extras import install_extras
+
 
 class SbtrainError(Exception):
     """What went wrong in one line, with what to do about it.
@@ -52,15 +54,18 @@ class CoefficientsError(SbtrainError):
 
 
 class MissingExtraError(SbtrainError):
-    """A part of sbtrain needs a package that the base install does not bring."""
+    """A part of sbtrain needs a package that the base install does not bring.
+
+    said: why one cannot be loaded that is there.
+    """
 
     exit_code = 6
 
-    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs the Python package {package!r}, which is not installed",
-            hint=f"pip install 'sbtrain[{extra}]'",
-        )
+    def __init__(self, package: str, *, extra: str, purpose: str, said: str = "") -> None:
+        lack = f"the Python package {package!r}, which is not installed"
+        if said:
+            lack = f"the packages of the extra {extra}, which cannot be loaded: {said}"
+        super().__init__(f"{purpose} needs {lack}", hint=install_extras(extra))
         self.package = package
         self.extra = extra
 
@@ -70,5 +75,8 @@ def needs_extra(extra: str, *, purpose: str) -> Iterator[None]:
     """Turn an import that fails inside the block into MissingExtraError."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or extra, extra=extra, purpose=purpose) from error
+    except ImportError as error:
+        said = "" if isinstance(error, ModuleNotFoundError) else str(error)
+        raise MissingExtraError(
+            error.name or extra, extra=extra, purpose=purpose, said=said
+        ) from error

@@ -13,12 +13,13 @@ _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")  # of these the last one c
 _SIZE = re.compile(
     r"\s*(?:\+|-(?=0+(?!\d)))?(\d{1,15})(?:([KMGT])B?)?", re.ASCII | re.IGNORECASE
 )
+# Before a count a type may be `3090`; alone it begins with a letter.
 _TYPE, _COUNT = r"[A-Za-z_][^:=]*", r"\s*\+?(\d{1,9})(?:([kmgt])b?)?"
-_GPUS = re.compile(rf"(?:(?:{_TYPE}[:=])?{_COUNT}|{_TYPE})", re.ASCII | re.IGNORECASE)
+_GPUS = re.compile(rf"(?:(?:[^:=]+[:=])?{_COUNT}|{_TYPE})", re.ASCII | re.IGNORECASE)
 _GRES = re.compile(
-    rf"(?:gres[/:])?gpu(?::{_TYPE})??(?:[:=]{_COUNT})?", re.ASCII | re.IGNORECASE
+    rf"(?:gres[/:])?gpu(?:(?::[^:=]+)?[:=]{_COUNT}|:{_TYPE})?", re.ASCII | re.IGNORECASE
 )
-_GPU_TYPE = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
+_GPU_TYPE = re.compile(r"\bgpu:(?!\s*\+?\d+(?:[kmgt]b?)?(?![^\s,]))([^:=,\s]+)", re.IGNORECASE)
 _GPU_OPTIONS = {"--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}
 _SHORT = {"-G": "--gpus", "-c": "--cpus-per-task"}
 
@@ -48,9 +49,9 @@ class AskedHardware:
         per_node = [_gpus(said.get("--gpus-per-node"))]
         per_node += [_counted(one) for one in gres if one]
         wants = any(gres) or any(map(_is_of_gpus, said.items()))
-        words = " ".join(sbatch_options)
+        typed = [f"gpu:{one}" for name in _GPU_OPTIONS for one in said.get(name, "").split(",")]
         asked = cls(
-            gpu_types=frozenset(map(str.lower, _GPU_TYPE.findall(words))) if wants else None,
+            gpu_types=gpu_types(" ".join((*sbatch_options, *typed))) if wants else None,
             gpus_per_node=max(per_node),
             task_gpus=_gpus(said.get("--gpus-per-task")) * tasks,
             gpus=_gpus(said.get("--gpus")),
@@ -70,6 +71,11 @@ class AskedHardware:
     def fewest_nodes(self, gpus_per_node: int) -> int:
         """Of so many GPUs each, that hold all GPUs asked for; 1 where none are."""
         return max(math.ceil(self.gpus / gpus_per_node), 1) if gpus_per_node else 1
+
+
+def gpu_types(text: str) -> frozenset[str]:
+    """Types in words like gpu:k80:2, in small letters."""
+    return frozenset(map(str.lower, _GPU_TYPE.findall(text)))
 
 
 def read_mib(text: str) -> int | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sbtrain_perf.coefficients import Base
+from sbtrain_perf.hardware import gpu_types
 from sbtrain_perf.job import Job
-from sbtrain_perf.request import Layout, Partition, Request, slurm_partition
+from sbtrain_perf.request import GpuType, Layout, Partition, Request, slurm_partition
 from sbtrain_perf.wording import count, duration, size
 
 _GIB = 2**30
@@ -64,6 +64,8 @@ def partition_refusal(partition: Partition, job: Job) -> str | None:
         ","
     ):
         return f"not the partition that was asked for ({request.partition})"
+    if not partition.planned and not request.partition:
+        return "planned for those who name it (--partition)"
     reason = _hardware_refusal(partition, job)
     if reason is not None:
         return reason
@@ -87,16 +89,16 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
     asked, held = job.hardware, partition.gpus_per_node
     if asked.gpu_types is not None and partition.gpu is None:
         return "GPUs were asked for, it has none"
-    if partition.gres and asked.gpu_types is not None:
-        own = re.search(r"gpu:([A-Za-z_][\w.-]*)", partition.gres)
-        if asked.gpu_types != ({own[1].lower()} if own else set()):
-            said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
-            return f"{said} asked for, it is asked for by {partition.gres}"
-    if asked.memory_gib > partition.memory_gib_per_node:
+    typed = gpu_types(partition.gres)
+    if (typed or partition.mix) and asked.gpu_types not in (None, typed):
+        said = "another type of GPU was" if asked.gpu_types else "GPUs without a type were"
+        return f"{said} asked for, it is asked for by {partition.gres}"
+    memory_gib = partition.memory_gib_per_node
+    if memory_gib is not None and asked.memory_gib > memory_gib:
         by = "" if asked.memory_option == "--mem" else f" ({asked.memory_option})"
         return (
             f"{round(asked.memory_gib, 1):,.10g} GiB a node were asked for{by}, it has "
-            f"{partition.memory_gib_per_node:,.10g}"
+            f"{memory_gib:,.10g}"
         )
     most_cpus = MOST_THREADS * partition.cores_per_node
     if asked.cpus > most_cpus:
@@ -126,22 +128,27 @@ def worker_refusal(partition: Partition, job: Job, base: Base, *, layout: Layout
         job.request.batch_per_worker
     )
     if partition.gpu is not None:
-        needed = weights + activations / partition.gpus_per_node
-        if needed > partition.gpu.memory_gib * _GIB:
-            return f"{size(needed)} a GPU, it has {size(partition.gpu.memory_gib * _GIB)}"
+        needed, held = weights + activations / partition.gpus_per_node, _held(partition.gpu)
+        if needed > held:
+            return f"{size(needed)} a GPU, it has {size(held)}"
     else:
-        needed = weights + activations
-        held = partition.memory_gib_per_node * _GIB
+        needed, held = weights + activations, _held(partition)
         if needed > held:
             return f"{size(needed)} a worker, a node has {size(held)}"
     return None
+
+
+def _held(by: GpuType | Partition) -> float:
+    """Bytes of memory; infinite where not known."""
+    gib = by.memory_gib if isinstance(by, GpuType) else by.memory_gib_per_node
+    return math.inf if gib is None else gib * _GIB
 
 
 def fewest_servers(partition: Partition, job: Job, base: Base) -> int:
     """Servers among which the network's weights and moments fit; 1 where not known."""
     if not job.parameters_known:
         return 1
-    return math.ceil(_weights_bytes(job, base) / _GIB / partition.memory_gib_per_node)
+    return max(1, math.ceil(_weights_bytes(job, base) / _held(partition)))
 
 
 def servers_refusal(
@@ -152,7 +159,7 @@ def servers_refusal(
         return f"{count(servers, 'server')} and a worker need {servers + 1} nodes"
     if servers < fewest_servers(partition, job, base):
         needed = size(_weights_bytes(job, base) / servers)
-        return f"{needed} a server, a node has {size(partition.memory_gib_per_node * _GIB)}"
+        return f"{needed} a server, a node has {size(_held(partition))}"
     return None
 
 

@@ -21,7 +21,7 @@ from sbtrain_perf.decision import (
 from sbtrain_perf.limit_risk import SAFE
 from sbtrain_perf.limits import PUSHES
 from sbtrain_perf.near_tie import FREE, NEAR
-from sbtrain_perf.request import ClusterShape, Plan
+from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Spread
 from sbtrain_perf.wording import count, duration, ratio
 
 if TYPE_CHECKING:
@@ -235,7 +235,47 @@ def chosen_notes(
     coefficients = weighing.finder.coefficients
     if learnt_lifetime(coefficients, shape.name, plan.partition) is not None:
         said.append(preemption_in_words(plan, coefficients))
+    if unstated := unstated_in_words(partition, shape, plan):
+        said.append(
+            f"neither Slurm nor a site file states {unstated}: the interval allows for it"
+        )
+    if not weighing.job.known and (teaches := teaching_run(plan.prediction)):
+        said.append(teaches)
     return tuple(said)
+
+
+def unstated_in_words(partition: Partition, shape: ClusterShape, plan: Plan) -> str:
+    """What of the hardware the prediction had to assume, of what has a part in it."""
+    said = []
+    if partition.gpu is not None and not partition.gpu.known:
+        said.append(f"how fast a {partition.gpu.name} is (taken for a V100)")
+    if plan.nodes > 1 and "network_bytes_s" in partition.assumed:
+        said.append(
+            f"the nodes' links ({partition.network_bytes_s * 8 / 1e9:g} Gbit/s assumed)"
+        )
+    reads = bool(plan.data.total_bytes) or bool(plan.prediction.checkpoints)
+    if reads and shape.assumed:
+        rate = f"{shape.shared_client_bytes_s / 1e9:g} GB/s"
+        said.append(f"the shared filesystem ({rate} a node assumed)")
+    return ", ".join(said)
+
+
+def teaching_run(prediction: Prediction) -> str:
+    """Which part the interval owes its width to, and the run that narrows it most."""
+    spread = prediction.spread
+    widths = {
+        "training steps": prediction.step_s * prediction.steps * spread.step,
+        "start-up": prediction.start_s * spread.start,
+        "staging": prediction.stage_s * spread.stage,
+        "checkpoints": prediction.checkpoint_s * prediction.checkpoints * spread.checkpoint,
+    }
+    part = max(widths, key=lambda name: widths[name])
+    if not widths[part] or spread == Spread():
+        return ""
+    return (
+        f"most of the interval is for {part}: a first run on the same nodes, however short "
+        "(--train-steps 100), and 'sbtrainctl refit' tell"
+    )
 
 
 def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:

@@ -24,12 +24,24 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuType:
-    """One accelerator model, by its published figures."""
+    """One accelerator model, by its published figures; None where they are not known."""
 
     name: str
-    peak_tflops: float  # FP32
-    memory_gib: float
-    memory_bytes_s: float
+    peak_tflops: float | None  # FP32
+    memory_gib: float | None
+    memory_bytes_s: float | None
+
+    @property
+    def known(self) -> bool:
+        """Whether its speed can be told from figures."""
+        return self.peak_tflops is not None and self.memory_bytes_s is not None
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """FP32 TFLOPS and bytes/s of memory. Raises ValueError where they are not known."""
+        if self.peak_tflops is None or self.memory_bytes_s is None:
+            raise ValueError(f"the figures of {self.name} are not known")
+        return self.peak_tflops, self.memory_bytes_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +62,21 @@ class Partition:
     what there is. gres is what sbatch is asked for; empty: gpu:gpus_per_node.
 
     preempts_others: a job in it may push running jobs of other partitions aside.
+    planned: false where it is for those who name it. memory_gib_per_node: None where it is not
+    known. assumed: fields that nothing states.
     """
 
     name: str
     nodes: int
     max_nodes_per_job: int
     cores_per_node: int
-    memory_gib_per_node: float
+    memory_gib_per_node: float | None
     gpu: GpuType | None = None
     gpus_per_node: int = 0
     price_per_node_hour: float = 0.0
     preemptible: bool = False
     preempts_others: bool = False
+    planned: bool = True
     mean_time_to_preemption_s: float | None = None
     grace_s: float = 0.0
     max_time_s: float | None = None
@@ -72,6 +87,7 @@ class Partition:
     scratch_bytes_s: float = 5e8
     gres: str = ""
     mix: tuple[GpuGroup, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 def slurm_partition(name: str) -> str:
@@ -81,18 +97,19 @@ def slurm_partition(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterShape:
-    """What a site file says of a cluster."""
+    """A cluster as the planner sees it. assumed: fields that nothing states."""
 
     name: str
-    source: str  # the file it was read from
+    source: str  # the file it was read from, or Slurm
     partitions: tuple[Partition, ...]
     shared_bytes_s: float  # shared filesystem, all clients together
     shared_client_bytes_s: float  # shared filesystem, one client
     currency: str = "USD"
     requeue_delay_s: float = 120.0  # a requeued job's hold before it may start again
     preemption_signal: str = "USR1"
-    mpi_plugin: str = "pmix"  # srun --mpi=
+    mpi_plugin: str = ""  # srun --mpi=; empty: what fits the MPI library
     max_requeues: int = 20
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,9 @@ Side = Literal["below", "above"]
 _LAYOUTS: tuple[Layout, ...] = ("allreduce", "ps")
 _TERMS = 3  # of a step: compute, transfer, hop; or compute, server
 _LEAST_SD = 1e-6
+_ASSUMED_SD = (
+    1.0  # of a rate or a GPU's speed that nothing states: a factor of 5 at 90 % (ours)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,11 @@ class Spreads:
         self._own: SpreadTerms = finder.coefficients.base.spread
         self._kinds: dict[object, int] = {}
         self._steps: list[StepSpread] = []
-        # Unlearnt, all partitions are alike.
-        told = partitions if finder.coefficients.learnt != Learnt() else partitions[:1]
+        # Unlearnt, all partitions are alike of which as much is stated.
+        alike = (
+            finder.coefficients.learnt == Learnt() and len(set(map(_unstated, partitions))) < 2
+        )
+        told = partitions[:1] if alike else partitions
         kinds = [[self._kind_of(p, layout) for p in told] for layout in _LAYOUTS]
         many = (len(_LAYOUTS), len(partitions))
         self._kind = np.broadcast_to(np.array(kinds, dtype=np.int64), many)
@@ -113,18 +119,23 @@ class Spreads:
     def _kind_of(self, partition: Partition, layout: Layout) -> int:
         learnt = self._finder.learnt_step(partition, layout)
         own = learnt is not None and learnt.partition == partition.name
-        key = (id(learnt), own, layout)
+        key = (id(learnt), own, layout, _unstated(partition))
         if key not in self._kinds:
             self._kinds[key] = len(self._steps)
-            self._steps.append(self._find_step(learnt, layout, own=own))
+            self._steps.append(self._find_step(partition, learnt, layout, own=own))
         return self._kinds[key]
 
-    def _find_step(self, learnt: LearntStep | None, layout: Layout, *, own: bool) -> StepSpread:
+    def _find_step(
+        self, partition: Partition, learnt: LearntStep | None, layout: Layout, *, own: bool
+    ) -> StepSpread:
         """own: learnt on the very partition."""
         spread, job = self._own, self._finder.job
-        cold = np.array((spread.compute.value, spread.transfer.value, spread.hop.value))
+        gpu_sd, link_sd = (_ASSUMED_SD * unstated for unstated in _unstated(partition)[:2])
+        computes_sd = math.hypot(spread.compute.value, gpu_sd)
+        transfers_sd = math.hypot(spread.transfer.value, link_sd)
+        cold = np.array((computes_sd, transfers_sd, spread.hop.value))
         if layout == "ps":
-            cold = np.array((spread.compute.value, spread.server.value, 0.0))
+            cold = np.array((computes_sd, math.hypot(spread.server.value, link_sd), 0.0))
         covariance = np.diag(cold**2)
         if not job.parameters_known:
             covariance += np.outer(cold > 0, cold > 0) * spread.unknown_model.value**2
@@ -137,8 +148,8 @@ class Spreads:
             carried * math.log(learnt.batch_per_worker / job.request.batch_per_worker) ** 2
         )
         if not own:
-            known[0, 0] += carried
-            known[1, 1] += carried
+            known[0, 0] += carried + gpu_sd**2
+            known[1, 1] += carried + link_sd**2
         if learnt.layout != layout:
             covariance[0, :] = covariance[:, 0] = 0.0
             covariance[0, 0] = known[0, 0] + carried
@@ -230,7 +241,10 @@ class Spreads:
         learnt = self._finder.learnt_stage(partition)
         rate = self._finder.basis(partition).stage_bytes_s
         if learnt is None or learnt.partition != partition.name or rate <= 0.0:
-            return math.hypot(own.stage.value, own.run.value)
+            rate_sd = _ASSUMED_SD * (
+                _unstated(partition)[2] or bool(self._finder.shape.assumed)
+            )
+            return math.hypot(own.stage.value, own.run.value, rate_sd)
         return _sum_sd(learnt.spread, (learnt.overhead_s, size / learnt.rate_bytes_s), own)
 
     def _rate_sd(self, partition: Partition) -> float:
@@ -244,8 +258,19 @@ class Spreads:
         own, size = self._own, self._finder.job.checkpoint_bytes
         learnt = self._finder.learnt_checkpoint()
         if learnt is None:
-            return math.hypot(own.checkpoint.value, own.run.value)
+            rate_sd = _ASSUMED_SD * ("shared_client_bytes_s" in self._finder.shape.assumed)
+            return math.hypot(own.checkpoint.value, own.run.value, rate_sd)
         return _sum_sd(learnt.spread, (learnt.fixed_s, learnt.byte_s * size), own)
+
+
+def _unstated(partition: Partition) -> tuple[bool, bool, bool]:
+    """Whether its GPU's speed, its link and the rate of its scratch are assumed."""
+    gpus = [partition.gpu, *(group.gpu for group in partition.mix)]
+    return (
+        any(gpu is not None and not gpu.known for gpu in gpus),
+        "network_bytes_s" in partition.assumed,
+        partition.scratch_path is not None and "scratch_bytes_s" in partition.assumed,
+    )
 
 
 def _covariance(spread: LearntSpread, run_sd: float) -> Floats:

@@ -1,4 +1,4 @@
-"""Rows of text as a table that fits a width, and prose that does: no word is ever cut."""
+"""Rows of text as a table that fits a width, and prose that does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH = 100  # where there is no terminal; prose is never wider
+WIDTH = 100  # where there is no terminal
 _LEAST_LAST = 16  # columns in which a long last cell is still a pleasure to read
 _SPACE = "\0"  # one at which a line must not be broken
 _UNIT = re.compile(  # the blanks of `42 s`, and that between the parts of `3 h 31 min`
@@ -32,7 +32,8 @@ def laid_out(
 
     A row is one line; where only the last column is too wide its text goes on below itself;
     where the rest is, every row is a block: its first `lead` cells, and below them the others
-    with their titles, but for empty ones and dashes. A block needs no head.
+    with their titles, but for empty ones and dashes. A block needs no head. Only a first cell
+    that is wider than the whole is cut.
     """
     rows = [tuple(cell.strip() for cell in row) for row in rows]
     head = tuple(column.title for column in columns)
@@ -52,13 +53,13 @@ def laid_out(
 def wrapped(
     text: str, *, width: int, indent: str = "", hanging: str | None = None
 ) -> list[str]:
-    """Lines of at most `width` columns, and of at most WIDTH; a number keeps its unit.
+    """Lines of at most `width` columns; a number keeps its unit.
 
     hanging: what lines after the first begin with; two columns more than `indent` if None.
     """
     lines = textwrap.wrap(
         _UNIT.sub(_SPACE, text),
-        min(width, WIDTH),
+        width,
         initial_indent=indent,
         subsequent_indent=indent + "  " if hanging is None else hanging,
         break_on_hyphens=False,
@@ -88,4 +89,5 @@ def _block(head: Sequence[str], row: Sequence[str], *, width: int, lead: int) ->
         if cell not in ("", "-")
     ]
     lines = wrapped(", ".join(said), width=width, indent="    ", hanging="    ")
-    return [" ".join(cell or " " for cell in row[:lead]).rstrip(), *lines]
+    first = " ".join(cell or " " for cell in row[:lead]).rstrip()
+    return [*textwrap.wrap(first, width, break_on_hyphens=False), *lines]

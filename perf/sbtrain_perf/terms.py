@@ -27,6 +27,7 @@ from sbtrain_perf.coefficients import (
     nearest_start,
     nearest_step,
 )
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 from sbtrain_perf.job import Job
 from sbtrain_perf.models.allreduce import link_loads, transfer_s
 from sbtrain_perf.models.checkpoint import checkpoint_s
@@ -34,13 +35,7 @@ from sbtrain_perf.models.lifetime import Lifetime
 from sbtrain_perf.models.lifetime_table import LifetimeTable
 from sbtrain_perf.models.parameter_server import linked_byte_s, server_s, slow_link_s
 from sbtrain_perf.models.preemption import equivalent_hazards_1_s
-from sbtrain_perf.models.step_time import (
-    PUBLISHED_GPUS,
-    GpuFigures,
-    StepTerms,
-    speed_ratio,
-    step_s,
-)
+from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 from sbtrain_perf.own_runs import OwnRatios
 from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
 
@@ -49,6 +44,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+# Until one of a type that nobody knows is measured (our choice: about the middle of what
+# clusters hold; sbtrain_perf.spreads says how far off that may be).
+_UNKNOWN_GPU = PUBLISHED_GPUS["V100"]
 MEASURED_BATCH = 128  # of the runs that the shipped compute terms were fitted on
 
 
@@ -117,10 +115,8 @@ def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch
     """One worker is one node: its GPUs, or its cores, share the batch."""
     compute = coefficients.base.compute
     if partition.gpu is not None and partition.gpus_per_node > 0:
-        figures = GpuFigures(
-            peak_tflops=partition.gpu.peak_tflops, memory_bytes_s=partition.gpu.memory_bytes_s
-        )
-        speed = partition.gpus_per_node * speed_ratio(figures, PUBLISHED_GPUS["K80"])
+        gpu = partition.gpu if partition.gpu.known else _UNKNOWN_GPU
+        speed = partition.gpus_per_node * speed_ratio(gpu, PUBLISHED_GPUS["K80"])
     else:
         speed = partition.cores_per_node * compute.cpu_core_speed.value
     terms = StepTerms(

@@ -11,6 +11,8 @@ zeros there, and is left out.
 
 The file appears under its name complete and in HDF5's single-writer mode (SWMR): from then
 on it can be read at any moment, also when the writer was killed. What was flushed is there.
+Its format is that of HDF5 1.10, the oldest that knows SWMR, so that the h5py of another
+environment reads it, whichever is the older.
 
 It is not read in that mode: HDF5 would wait for ever for a damaged block to become whole. A
 file whose writer has not closed it is read as a copy that is marked closed.
@@ -31,7 +33,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbtrain_perf.codec import plan_from_json, plan_to_json
-from sbtrain_perf.errors import MissingExtraError, PlanError, TimingLogError
+from sbtrain_perf.errors import PlanError, TimingLogError, needs_extra
+from sbtrain_perf.extras import newer_h5py
 from sbtrain_perf.request import Layout, Plan, Prediction
 
 if TYPE_CHECKING:
@@ -46,7 +49,8 @@ _HELD_ROWS = 4096  # kept back at most until a flush
 _CHUNK_ROWS = 1024
 _WHOLE = 1
 
-# HDF5's superblock of version 3, as h5py writes it with libver="latest"
+_FORMAT = ("v110", "v110")
+# The superblock of that format, of version 3
 _SUPERBLOCK = struct.Struct("<8sBBBB4QI")
 _SIGNATURE = (b"\x89HDF\r\n\x1a\n", 3, 8, 8)
 _SAID_OF_DAMAGE = (
@@ -155,7 +159,7 @@ class TimingLog:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             try:
-                file = h5py.File(temporary, "w", libver="latest", locking="best-effort")
+                file = h5py.File(temporary, "w", libver=_FORMAT, locking="best-effort")
                 _lay_out(file, plan, attempt)
                 file.swmr_mode = True
                 file.flush()
@@ -234,7 +238,8 @@ def read_timing_log(path: str | Path) -> AttemptTimings:
     """Read a log, also while it is written or after its writer was killed.
 
     Raises:
-        TimingLogError: it is missing, is no timing log, or is of another version.
+        TimingLogError: it is missing, is no timing log, or is of another version, sbtrain's
+            or HDF5's.
         MissingExtraError: h5py is not installed.
     """
     h5py = _h5py()
@@ -247,7 +252,7 @@ def read_timing_log(path: str | Path) -> AttemptTimings:
         try:
             with _wrapped(f"{path} is not a timing log, or is damaged"):
                 is_open = _is_open(path)
-                with _opened(h5py, path, copied=is_open) as file:
+                with _opened(h5py, path, copied=is_open) as file, _format_known(h5py, path):
                     return _timings(file, path)
         except TimingLogError:
             pause_s = next(pauses_s, None) if is_open else None
@@ -308,6 +313,24 @@ def _checksum(data: bytes | bytearray) -> int:
     return b
 
 
+@contextmanager
+def _format_known(h5py: Any, path: Path) -> Iterator[None]:
+    """Name the HDF5 that wrote what this one does not know, as sbtrain had it do while h5py
+    chose the format."""
+    try:
+        yield
+    except _SAID_OF_DAMAGE as error:
+        install = newer_h5py(str(error))
+        if not install:
+            raise
+        raise TimingLogError(
+            f"{path} was written by HDF5 2.0 or newer; this HDF5, "
+            f"{h5py.version.hdf5_version} of h5py {h5py.version.version}, does not read it, "
+            "h5py 3.16 does",
+            hint=f"{install}, or refit in the environment of that job",
+        ) from error
+
+
 def _timings(file: Any, path: Path) -> AttemptTimings:
     schema = int(file.attrs.get("schema", 0))
     if schema != SCHEMA:
@@ -315,7 +338,11 @@ def _timings(file: Any, path: Path) -> AttemptTimings:
             f"{path} is a timing log of version {schema}, this sbtrain reads {SCHEMA}",
             hint="refit skips it",
         )
-    plan = plan_from_json(bytes(file["plan"][:]).decode())
+    try:
+        plan = plan_from_json(bytes(file["plan"][:]).decode(), source=f"the plan in {path}")
+    except PlanError as error:
+        hint = "another sbtrain wrote it, or it is damaged; refit skips it"
+        raise TimingLogError(error.message, hint=hint) from error
     phases = file["phases"][:]
     steps = file["steps"][:]
     return AttemptTimings(
@@ -381,10 +408,8 @@ def _array(rows: Sequence[tuple[object, ...]], dtype: Any) -> Any:
 
 
 def _h5py() -> Any:
-    try:
+    with needs_extra("perf", purpose="the timing log"):
         import h5py
-    except ImportError as error:
-        raise MissingExtraError("h5py", extra="perf", purpose="the timing log") from error
     return h5py
 
 
@@ -393,6 +418,6 @@ def _wrapped(what: str) -> Iterator[None]:
     """What h5py and the system say, as one typed error."""
     try:
         yield
-    except (*_SAID_OF_DAMAGE, PlanError) as error:
+    except _SAID_OF_DAMAGE as error:
         said = " ".join(str(error).split())
         raise TimingLogError(f"{what}: {said}") from error

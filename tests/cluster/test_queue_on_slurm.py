@@ -15,7 +15,8 @@ import pytest
 from commands import clean_environ, sbtrain
 from sbtrain.slurm.client import Submission
 from sbtrain.slurm.command_client import CommandsClient
-from sbtrain.submission.free_nodes import FreeNodes, names_in
+from sbtrain.slurm.node_kinds import names_in
+from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_jobs.process import run_command
 
 pytestmark = pytest.mark.slurm

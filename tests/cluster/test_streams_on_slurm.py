@@ -243,7 +243,8 @@ def test_a_traceback_is_in_the_log_and_said_even_where_all_else_is_quiet(
     assert path.read_text().splitlines()[-1] == last
     ours = [line for line in err.splitlines() if line.startswith("sbtrain: ")]
     assert ours[0].startswith(f"sbtrain: error: worker {rank} on node")
-    assert ours[0].endswith(f"exit status 1; the end of {path}:")
+    assert ours[0].endswith("exit status 1")
+    assert ours[1] == f"sbtrain: the end of {path}:"
     assert f"sbtrain:     {last}" in ours
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from commands import clean_environ, sbtrain, sbtrainctl
 from run_folders import unknown_files
+from sbtrain.sites.tiers import pushing_aside
 from sbtrain.slurm.client import JobInfo
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.token import split_comment
-from sbtrain.submission.queue import pushing_aside
 from sbtrain_jobs.process import end_session, run_command, start_process
 
 pytestmark = pytest.mark.slurm
@@ -62,6 +62,12 @@ def run_folder(place: Path) -> Path:
 
 def own_jobs(slurm: CommandsClient) -> set[int]:
     return {job.number for job in slurm.jobs()}
+
+
+def submitted_runs(home: Path) -> list[str]:
+    """What is there beside what Slurm was asked."""
+    found = home.iterdir() if home.is_dir() else ()
+    return [path.name for path in found if not path.name.startswith("slurm-")]
 
 
 def test_stdout_is_sbatchs_and_all_else_is_on_stderr(
@@ -119,7 +125,7 @@ def test_a_refusal_is_sbatchs_own(
     assert (said.returncode, said.stdout) == (own.returncode, "")
     assert own.stderr.splitlines()[0] in said.stderr
     assert list((place / ".sbtrain/runs").iterdir()) == []
-    assert not (place / "home").exists()
+    assert not submitted_runs(place / "home")
     assert own_jobs(slurm) == before
 
 
@@ -148,7 +154,7 @@ def test_only_asking_submits_nothing(
     assert (said.returncode, said.stdout) == (0, "")
     assert "the job would start at " in said.stderr
     assert not (place / ".sbtrain").exists()
-    assert not (place / "home").exists()
+    assert not submitted_runs(place / "home")
     assert own_jobs(slurm) == before
 
 
@@ -248,13 +254,13 @@ def test_tasks_of_an_array_share_nothing(
     words = ("--wait", "--array=0,4", "-N1", "-p", "standard", "--train-steps=5", "train.sh")
     said = sbtrain(*words, cwd=place, environ=environ)
     assert said.returncode == 4, said.stderr
-    rows = json.loads(sbtrainctl("status", "--json", cwd=place, environ=environ).stdout)
-    job_id = said.stdout.split()[-1]
-    assert [(row["job_id"], row["state"]) for row in rows] == [
-        (f"{job_id}_0", "completed"),
-        (f"{job_id}_4", "failed"),
+    (run,) = json.loads(sbtrainctl("status", "--json", cwd=place, environ=environ).stdout)
+    assert [(tasks["state"], tasks["numbers"]) for tasks in run["tasks"]] == [
+        ("failed", "4"),
+        ("completed", "0"),
     ]
-    assert len({row["run_dir"] for row in rows}) == 2
+    said = sbtrainctl("status", "last_4", "--json", cwd=place, environ=environ)
+    assert json.loads(said.stdout)[0]["run_dir"] == f"{run['run_dir']}/task-4"
     folder = run_folder(place)
     files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     assert Path("task-4/ledger.jsonl") in files
@@ -300,7 +306,7 @@ def test_an_interrupt_leaves_no_half_submission(
         assert time.monotonic() < deadline, job
         time.sleep(0.2)
     assert list((place / ".sbtrain/runs").iterdir()) == []
-    assert not (place / "home").exists()
+    assert not submitted_runs(place / "home")
 
 
 @pytest.mark.parametrize("stdout", ["/dev/full", None])

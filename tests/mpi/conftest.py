@@ -72,7 +72,7 @@ def mpiexec() -> str:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     found = Path(sys.prefix, "bin", "mpiexec")
     if not found.exists():
-        pytest.skip("no mpiexec in this environment: pip install 'sbtrain[mpich]'")
+        pytest.skip("no mpiexec in this environment: pip install mpich")
     return str(found)
 
 

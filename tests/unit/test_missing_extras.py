@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.commands.report import _EXTRA_OF
+from sbtrain_perf.extras import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 WINGS = ["slurm_plugin", "jobs", "perf", "io_staging"]
@@ -68,7 +69,8 @@ def test_the_extra_is_named(tmp_path: Path, words: list[str], package: str, extr
     )
     assert result.returncode not in (0, 1), result.stderr
     assert f"{package!r}" in result.stderr
-    assert f"pip install 'sbtrain[{extra}]'" in result.stderr
+    assert f"{sys.executable} -m pip install " in result.stderr
+    assert f"# the extra {extra}\n" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -103,10 +105,9 @@ def named_extras() -> set[str]:
             said = [word.value for word in node.keywords if word.arg == "extra"]
             if getattr(node.func, "id", "") == "needs_extra":
                 said += node.args[:1]
+            elif getattr(node.func, "id", "") == "install_extras":
+                said += node.args
             names |= {str(one.value) for one in said if isinstance(one, ast.Constant)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for found in re.findall(r"sbtrain\[([\w, -]+)\]", node.value):
-                names |= {one.strip() for one in found.split(",")}
     return names
 
 
@@ -119,4 +120,38 @@ def test_every_package_of_an_extra_is_used(extra: str) -> None:
 
 
 def test_every_extra_that_is_named_can_be_installed() -> None:
-    assert {"perf", "staging", "tensorflow"} <= named_extras() <= set(EXTRAS)
+    assert {"perf", "staging", "mpich", "tensorflow"} == named_extras() == set(PACKAGES)
+    for extra, packages in PACKAGES.items():
+        required = [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in EXTRAS[extra]]
+        assert list(packages) == required
+
+
+def test_no_message_sends_to_an_index_for_sbtrain() -> None:
+    for tree in TREES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not re.search(r"pip install.*sbtrain\b", node.value), node.value
+
+
+def test_a_package_that_cannot_be_loaded_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "h5py").mkdir()
+    (tmp_path / "h5py" / "__init__.py").write_text(
+        "raise ImportError('libhdf5.so.103: no such file', name='h5py._errors')"
+    )
+    code = (
+        "from sbtrain_perf.errors import MissingExtraError, needs_extra\n"
+        "try:\n    with needs_extra('perf', purpose='the timing log'): import h5py\n"
+        "except MissingExtraError as error: print(error.message)"
+    )
+    path = ":".join([str(tmp_path), *(str(ROOT / wing) for wing in WINGS)])
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == (
+        "the timing log needs the packages of the extra perf, which cannot be loaded: "
+        "libhdf5.so.103: no such file\n"
+    )

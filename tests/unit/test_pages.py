@@ -24,7 +24,7 @@ from run_folders import unknown_files
 from sbtrain.commands.ctl import COMMANDS
 from sbtrain.commands.entry import INTERRUPTED
 from sbtrain.options.flag_table import FLAGS
-from sbtrain.runs.run_status import LOST, UNKNOWN
+from sbtrain.runs.standing import GONE, LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE
@@ -120,7 +120,7 @@ def test_codes_that_are_no_error_are_on_the_page() -> None:
         assert str(code) in said
 
 
-STATES = {*map(str, JobState), UNKNOWN, LOST, *END_CAUSES_FINAL}
+STATES = {*map(str, JobState), UNKNOWN, LOST, GONE, *END_CAUSES_FINAL}
 CAUSES = {*get_args(EndCause), *END_CAUSES_FINAL, "running", "end not recorded"}
 
 
@@ -139,14 +139,14 @@ def test_the_run_folder_names_every_file_that_the_code_knows() -> None:
     found = [
         *(folder.plan, folder.job_script, folder.ledger, folder.result, folder.script("a.py")),
         *(folder.checkpoints / "step-7/manifest.json", folder.task("4").plan),
-        *(attempt.timings, attempt.staging_report, attempt.staging_events),
+        *(attempt.timings, attempt.staging_report, attempt.staging_events, attempt.unstaged),
         *(attempt.trainer_log("worker-0"), folder.python / "sbtrain"),
     ]
     assert unknown_files([path.relative_to("/run") for path in found]) == []
     assert unknown_files([Path("attempts/3/core"), Path("plan.txt")]) != []
     names = [(one, name) for one in (folder, attempt) for name in dir(one)]
     paths = [name for one, name in names if isinstance(getattr(one, name), Path)]
-    assert len(paths) == 11, "a new name: put it into docs/run-folder.md, and in the list above"
+    assert len(paths) == 12, "a new name: put it into docs/run-folder.md, and in the list above"
 
 
 PROSE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbtrain_perf.extras import install_extras, newer_h5py
 from sbtrain_staging.errors import SourceError, StagingError
 from sbtrain_staging.sources.manifest import Kind, Manifest, shown_path
 
@@ -114,7 +115,7 @@ def references(path: bytes) -> Iterator[Reference]:
         raise StagingError(
             f"{shown_path(path)} is HDF5, and 'h5py' is not installed: whether it refers to "
             "other files cannot be seen",
-            hint="pip install 'sbtrain[staging]'",
+            hint=install_extras("staging"),
         ) from None
     for swmr in (False, True):  # what a writer has left open can be read by its readers' mode
         try:
@@ -175,7 +176,8 @@ def _of(file: Any, path: bytes) -> Iterator[Reference]:
         raise _unseen(
             path,
             f"{where} cannot be read ({error})",
-            hint="write the file anew, or leave it out; with --mode stream nothing is copied",
+            hint=newer_h5py(str(error))
+            or "write the file anew, or leave it out; with --mode stream nothing is copied",
         ) from error
 
 

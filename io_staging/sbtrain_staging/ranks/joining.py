@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sbtrain_perf.extras import install_extras
 from sbtrain_staging.errors import WorldError
 from sbtrain_staging.ranks.world import LAUNCH_HINT, Solo, World, node_name
 
@@ -45,7 +46,7 @@ def join_world(environ: Mapping[str, str]) -> World:
         why = str(error).partition("\n")[0]
         raise WorldError(
             f"{variable} says {size} ranks, but MPI cannot be loaded: {why}",
-            hint="load the site's MPI module, or pip install 'sbtrain[staging,mpich]'",
+            hint=f"load the site's MPI module, or {install_extras('staging', 'mpich')}",
         ) from None
     world = MpiWorld()
     if world.size != size:

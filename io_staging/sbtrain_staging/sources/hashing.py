@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, Union
 
+from sbtrain_perf.extras import install_extras
 from sbtrain_staging.errors import StagingError
 
 DIGEST_BYTES = 16
@@ -22,7 +23,7 @@ class Hasher(Protocol):
 def _missing() -> StagingError:
     return StagingError(
         "staging needs the Python package 'xxhash', which is not installed",
-        hint="pip install 'sbtrain[staging]'",
+        hint=install_extras("staging"),
     )
 
 

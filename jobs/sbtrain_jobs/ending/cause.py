@@ -65,8 +65,9 @@ class CauseInquiry:
 
     @property
     def open(self) -> bool:
-        """Whether an answer is still to come."""
-        return self._again or self._since_s is not None
+        """Whether an answer is still to come; it is with the sink where none is."""
+        with self._lock:
+            return self._again or self._since_s is not None
 
     def _call(self, number: int) -> None:
         found = end_cause(self._control, self._job_id)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.hostlist import compress, expand
 from sbtrain_jobs.record.json_lines import append_line, read_lines
 
 LedgerEvent = Literal[
@@ -29,7 +30,8 @@ END_CAUSES_FINAL = ("completed", "failed", "cancelled", "launch-failed", "requeu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line. at: ISO 8601, UTC. cause: of a notice or an end, else empty."""
+    """One line. at: ISO 8601, UTC. cause: of a notice or an end, else empty. output, errors:
+    the job's files, of a start."""
 
     event: LedgerEvent
     attempt: int
@@ -40,6 +42,8 @@ class LedgerEntry:
     exit_code: int | None = None
     nodes: str = ""
     detail: str = ""
+    output: str = ""
+    errors: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,9 @@ class AttemptRecord:
     detail: str = ""  # what else is to be said of the end
     exit_code: int | None = None
     requeued: bool = False
+    requeue_failed: bool = False  # detail says how
+    output: str = ""
+    errors: str = ""
 
 
 class Ledger:
@@ -107,7 +114,12 @@ def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
         match entry.event:
             case "started":
                 record = replace(
-                    record, job_id=entry.job_id, started_at=entry.at, nodes=entry.nodes
+                    record,
+                    job_id=entry.job_id,
+                    started_at=entry.at,
+                    nodes=entry.nodes,
+                    output=entry.output,
+                    errors=entry.errors,
                 )
             case "notice":
                 record = replace(record, notices=(*record.notices, entry.cause))
@@ -124,7 +136,9 @@ def attempts(entries: Sequence[LedgerEntry]) -> tuple[AttemptRecord, ...]:
             case "requeued":
                 record = replace(record, requeued=True)
             case "requeue-failed":
-                record = replace(record, requeued=False)
+                record = replace(
+                    record, requeued=False, requeue_failed=True, detail=entry.detail
+                )
         records[entry.attempt] = record
     return tuple(records.values())
 
@@ -138,9 +152,18 @@ def next_attempt(records: Sequence[AttemptRecord], restart_count: int) -> int:
     return max([restart_count, *(record.attempt + 1 for record in records)])
 
 
-def cause_of_lost(record: AttemptRecord) -> str:
-    """Why an attempt that left no end is over: its last notice, or else a node that failed."""
-    return record.notices[-1] if record.notices else "node-fail"
+def end_of_lost(record: AttemptRecord, down: Sequence[str]) -> tuple[str, str]:
+    """Cause and detail of an attempt that left no end: its last notice, else a lost node where
+    one of its nodes is among those that are down; a killed supervisor leaves no sign."""
+    lost = [node for node in expand(record.nodes) if node in down]
+    cause = record.notices[-1] if record.notices else "node-fail" if lost else "unknown"
+    return cause, "; ".join(filter(None, (LOST_DETAIL, lost_in_words(lost))))
+
+
+def lost_in_words(nodes: Sequence[str]) -> str:
+    if not nodes:
+        return ""
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {compress(nodes)} lost"
 
 
 def seconds_between(begin: str, end: str) -> float | None:

@@ -12,15 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbtrain_jobs.batch_step import file_behind
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import (
-    LOST_DETAIL,
     AttemptRecord,
     Ledger,
     LedgerEntry,
     LedgerEvent,
     attempts,
-    cause_of_lost,
+    end_of_lost,
     utc_now,
 )
 from sbtrain_jobs.record.progress_lines import ProgressLines
@@ -80,14 +80,15 @@ class RunRecord:
             LaunchError: the ledger cannot be written, or another job has begun this attempt.
         """
         for lost in (record for record in self._earlier if not record.ended_at):
+            cause, detail = end_of_lost(lost, self._job.down)
             self._ledger.append(
                 LedgerEntry(
                     event="ended",
                     attempt=lost.attempt,
                     at=utc_now(),
                     job_id=lost.job_id,
-                    cause=cause_of_lost(lost),
-                    detail=LOST_DETAIL,
+                    cause=cause,
+                    detail=detail,
                 )
             )
         self._ledger.append(
@@ -97,6 +98,8 @@ class RunRecord:
                 at=utc_now(),
                 job_id=self._job.job_id,
                 nodes=self._job.node_list,
+                output=file_behind(1),
+                errors=file_behind(2),
             )
         )
         self._give_way()

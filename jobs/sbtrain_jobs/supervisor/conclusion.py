@@ -22,6 +22,7 @@ from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.ending.script_verdict import judge_script
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE, Facts, Verdict, judge
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.record.ledger import lost_in_words
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.events import Events
@@ -121,12 +122,22 @@ class Aftermath:
             "ended",
             cause=verdict.cause,
             exit_code=verdict.exit_code,
-            detail=verdict.words or (outcome.shortfall if outcome.finished else ""),
+            detail=self._detail(verdict, outcome),
         )
         ours = outcome.script is None or (outcome.noticed and self._plan.resumable)
         if ours and verdict.cause != "cancelled" and verdict.exit_code != EXIT_STOPPED:
             self._leave_ended(verdict, outcome)
         return -verdict.signal or verdict.exit_code
+
+    def _detail(self, verdict: Verdict, outcome: Outcome) -> str:
+        """What the ledger says of an end beside its cause."""
+        if verdict.words:
+            return verdict.words
+        if verdict.cause == "failed" and outcome.failure is not None:
+            return outcome.failure.words
+        if verdict.cause == "node-fail":
+            return lost_in_words(outcome.lost_nodes)
+        return outcome.shortfall if outcome.finished else ""
 
     def _leave_ended(self, verdict: Verdict, outcome: Outcome) -> None:
         """From 24.11 on Slurm requeues what ends while it is being preempted, and what ends
@@ -151,7 +162,12 @@ class Aftermath:
     def _requeue(self, verdict: Verdict, outcome: Outcome) -> int:
         # Slurm kills the batch script as soon as it has requeued the job: all is written
         # before it is asked.
-        self._record.write("ended", cause=verdict.cause, exit_code=verdict.exit_code)
+        self._record.write(
+            "ended",
+            cause=verdict.cause,
+            exit_code=verdict.exit_code,
+            detail=self._detail(verdict, outcome),
+        )
         self._record.write("requeued", cause=verdict.cause)
         saved = f"; {outcome.saved}" if outcome.saved else ""
         way = way_back(self._control) if verdict.cause == "preempted" else "requeue"

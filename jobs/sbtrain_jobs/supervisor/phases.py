@@ -194,7 +194,7 @@ class AttemptPhases:
         if returncode != 0 and self._noticed_s is None:
             said = last_words(self._folder, self._roster.role_name(rank))
             ended = f"{self._roster.describe(rank)} {how_it_ended(returncode)}"
-            self._fail(returncode, f"{ended}; {said}")
+            self._fail(returncode, ended, hint=said)
         elif self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
         elif returncode == 0 and (left := self._tally.left_behind(rank)):
@@ -209,11 +209,12 @@ class AttemptPhases:
         if event.name == "staging":
             if event.returncode != 0 and self._staging.begins_again(event.returncode):
                 return
-            if event.returncode != 0:
-                nodes, code = self._job.nodes, event.returncode
+            nodes, code = self._job.nodes, event.returncode
+            if code != 0 and not self._staging.in_place(code, nodes):
                 self._fail(*why_failed(self._folder, returncode=code, nodes=nodes))
                 return
-            self._record.staged()
+            if code == 0:
+                self._record.staged()
             self._begin_agents()
         elif self._phase == "meeting":
             missing = ", ".join(self._rendezvous.missing()) or "none"

@@ -212,10 +212,14 @@ class ScriptPhases:
         if returncode == 0:
             self._record.staged()
             self._begin_script()
-        elif not self._staging.begins_again(returncode):
-            code, words = why_failed(
-                self._folder, returncode=returncode, nodes=self._attempt.job.nodes
-            )
+            return
+        nodes = self._attempt.job.nodes
+        if self._staging.begins_again(returncode):
+            return
+        if self._staging.in_place(returncode, nodes):
+            self._begin_script()
+        else:
+            code, words = why_failed(self._folder, returncode=returncode, nodes=nodes)
             self._failure = Failure(code=code, words=words)
             self._inquiry.ask()  # it may have felt Slurm's signal before we did
 
@@ -272,7 +276,7 @@ class ScriptPhases:
     def _cause_found(self, found: CauseFound) -> None:
         known = self._notice.learn(found)
         named = known and (found.cause != "time-limit" or self._heard)
-        if named or (found.cause == "unknown" and self._felt_in_step):
+        if named or (found.cause == "unknown" and self._may_be_ours):
             self._heard = self._heard or "Slurm says so when asked"
             self._begin_stop()
         elif found.cause == "none" and self._noticed_s is None:
@@ -283,6 +287,11 @@ class ScriptPhases:
         self._kept_back.clear()
         if self._noticed_s is not None and (known or not self._inquiry.open):
             self._notice.write(aloud=self._aloud)
+
+    @property
+    def _may_be_ours(self) -> bool:
+        """Whether a signal of which Slurm tells nothing is taken for a notice."""
+        return self._felt_in_step or bool(self._heard and self._plan.resumable)
 
     def _begin_stop(self) -> None:
         """The job is ending, as far as is known: its ranks are to save."""

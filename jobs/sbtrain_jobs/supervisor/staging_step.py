@@ -12,6 +12,8 @@ from sbtrain_jobs.supervisor.trainer_log import how_it_ended
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count, size
 
+_NOT_BEGUN = 1  # of srun, where it could start nothing
+
 
 class Staging:
     def __init__(
@@ -40,6 +42,18 @@ class Staging:
         self._again = True
         self._say(f"staging {how_it_ended(returncode)}: a rank died; once more")
         self.begin()
+        return True
+
+    def in_place(self, returncode: int, nodes: Sequence[str]) -> bool:
+        """Whether the run goes on without staging: it failed, was not killed, and not by fault
+        of the data."""
+        from sbtrain_staging.errors import ScratchError, WorldError
+
+        code, words = why_failed(self._folder, returncode=returncode, nodes=nodes)
+        if code not in (ScratchError.exit_code, WorldError.exit_code, _NOT_BEGUN):
+            return False
+        self._folder.unstaged.touch()
+        self._say(f"warning: {words}; every node reads the data where it lies instead")
         return True
 
 

@@ -123,11 +123,6 @@ class ServerFit:
         factor = self.factors.get(_kinds(run), max(self.factors.values(), default=NORMAL_90))
         return log_estimate(law.mean, law.sd, factor=factor)
 
-    def capacity_1_s(self, network: str, servers: int) -> float:
-        """Updates a second that the servers can apply at most, at the mode."""
-        row = self.mode[None, :]
-        return 1.0 / float(_busy_s(self, row, network, servers)[0])
-
 
 def fit_servers(
     runs: Sequence[ClusterRun],

@@ -27,8 +27,9 @@ from sbtrain_perf.fitting.relative_regression import (
     fit_relative,
     mixture,
 )
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 from sbtrain_perf.models.residual_network import recognise
-from sbtrain_perf.models.step_time import PUBLISHED_GPUS, speed_ratio
+from sbtrain_perf.models.step_time import speed_ratio
 
 FEWEST_NETWORKS = 3
 LEAST_DOUBT = 0.02  # of a log curve, below which weights no longer tell curves apart
@@ -90,7 +91,7 @@ class StepTimeFit:
         """Seconds of one step at the batch that was fitted.
 
         Raises:
-            LookupError: the GPU is neither in the fit nor in models.step_time.PUBLISHED_GPUS,
+            LookupError: the GPU is neither in the fit nor in gpu_figures.PUBLISHED_GPUS,
                 or no GPU of the fit has published figures to place it by.
         """
         if gpu in self.forms:

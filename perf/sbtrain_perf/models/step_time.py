@@ -15,27 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sbtrain_perf.models import Numbers
+    from sbtrain_perf.request import GpuType
 
 # Weight of the resource that grew less in a GPU's relative speed; the rest is the other's.
 # From K80 against P100 on CM-DARE's networks: 2.54 = 2.32^0.66 * 3.05^0.34. Our fit.
 SCARCE_SHARE = 0.66
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFigures:
-    """Published figures of one device (of a K80: one of its two dies)."""
-
-    peak_tflops: float  # FP32
-    memory_bytes_s: float
-
-
-PUBLISHED_GPUS = {
-    "K80": GpuFigures(peak_tflops=4.113, memory_bytes_s=2.40e11),
-    "P100": GpuFigures(peak_tflops=9.526, memory_bytes_s=7.32e11),
-    "V100": GpuFigures(peak_tflops=15.7, memory_bytes_s=9.00e11),
-    "T4": GpuFigures(peak_tflops=8.1, memory_bytes_s=3.20e11),
-    "A100": GpuFigures(peak_tflops=19.5, memory_bytes_s=1.555e12),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +46,12 @@ def step_s(
     return per_layer + per_sample * batch / terms.batch
 
 
-def speed_ratio(gpu: GpuFigures, reference: GpuFigures) -> float:
+def speed_ratio(gpu: GpuType, reference: GpuType) -> float:
     """How many times faster than the reference a GPU trains a network.
 
     ``min(b, p)^0.66 max(b, p)^0.34`` with b and p the ratios of memory bandwidth and of FP32
     peak: the resource that grew less bounds most layers. Networks scatter by 15 % about it.
     """
-    bandwidth = gpu.memory_bytes_s / reference.memory_bytes_s
-    peak = gpu.peak_tflops / reference.peak_tflops
-    scarce, ample = sorted((bandwidth, peak))
+    ratios = (ours / theirs for ours, theirs in zip(gpu.rates, reference.rates, strict=True))
+    scarce, ample = sorted(ratios)
     return math.pow(scarce, SCARCE_SHARE) * math.pow(ample, 1.0 - SCARCE_SHARE)

@@ -21,7 +21,8 @@ from scipy.optimize import nnls
 from sbtrain_perf.coefficients import Coefficient
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.fitting.relative_regression import fit_relative
-from sbtrain_perf.models.step_time import PUBLISHED_GPUS, speed_ratio
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
+from sbtrain_perf.models.step_time import speed_ratio
 from sbtrain_perf.score.cmdare import (
     Cnn,
     cnn_of,

@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from sbtrain.sites.site_file import site_path
+from sbtrain.sites.site_file import bundled
 from sbtrain_staging.publish import publish_bytes
 
 FILE = "site.toml"
@@ -17,8 +17,8 @@ def write_site_file(folder: Path, *, nodes_per_kind: int) -> None:
     """Leave `site.toml` in the cluster's folder unless it is there."""
     target = folder / FILE
     if not target.exists():
-        bundled = site_path("private", {}).read_text(encoding="utf-8")
-        text = site_text(bundled, folder=folder, nodes_per_kind=nodes_per_kind)
+        private = bundled("private").read_text(encoding="utf-8")
+        text = site_text(private, folder=folder, nodes_per_kind=nodes_per_kind)
         publish_bytes(target, text.encode())
 
 

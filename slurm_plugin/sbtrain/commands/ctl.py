@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "plan": "show what sbtrain would choose for a script, and why; needs no Slurm",
     "status": "show how runs stand: attempts, why each ended, time predicted and taken",
+    "logs": "print what a run's job or one of its ranks wrote, and follow it",
     "refit": "learn from what runs have measured, so that the next plans are closer",
     "why": "show where a run's predicted time came from, and where it was wrong",
     "site": "show or check the file that describes a cluster; write its burst_buffer.lua",

@@ -15,6 +15,7 @@ from sbtrain.options.argv import CommandLine, given, split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.options.unknown_options import unknown_options_named
+from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.submission.lint import Surrounding, lint
 from sbtrain.submission.notes import plan_notes, script_notes
 from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
@@ -27,8 +28,8 @@ _HELP = """\
 usage: sbtrainctl plan [--site SITE] [--json] [sbtrain's options] [SCRIPT]
 
 What sbtrain would do with the same words: the candidates of partition, layout and number of \
-nodes, what each is predicted to take, and why one is chosen. Submits nothing and asks no \
-Slurm: as if the cluster were empty.
+nodes, what each is predicted to take, and why one is chosen. Submits nothing. Slurm is asked \
+what the cluster has, once a day, and not how busy it is: as if it were empty.
 
 The columns are the parts of a run's time: waiting in the queue, bringing the data to the \
 nodes (stage), starting the program, the training steps, saving checkpoints, and what \
@@ -39,7 +40,8 @@ The time to bring the data to the nodes stands beside what it would take without
 the shared filesystem by every node at once, or by one after another. Where the site file \
 gives a partition no scratch, every node reads the shared filesystem, and is planned so.
 
-  --site SITE  site file, by name or path, as --train-site
+  --site SITE  site file, by name or path, as --train-site; one of another cluster is \
+planned for as it stands
   --json       print JSON
 
 These two stand anywhere before the script, as all options do.
@@ -72,7 +74,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     tell(script_notes(asked, line, own={**FLAGS, **_OWN}, who=_WHO), who=_WHO)
     if asked.options.dry_run:
         tell(["--train-dry-run is for sbtrain: no job script is printed here"], who=_WHO)
-    outcome = decide(asked, around)
+    outcome = decide(asked, around, CommandsClient(), to_run=False)
     warn(outcome.warnings, who=_WHO, strict=strict)
     if outcome.decision.chosen:
         tell(plan_notes(outcome.decision.chosen, asked.settings), who=_WHO)

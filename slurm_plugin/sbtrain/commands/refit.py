@@ -164,7 +164,7 @@ def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
     for record in attempts(entries):
         own = [one for one in entries if one.attempt == record.attempt]
         last = own[-1]
-        if last.event == "ended" and last.detail == LOST_DETAIL:
+        if last.event == "ended" and last.detail.startswith(LOST_DETAIL):
             last = own[-2] if len(own) > 1 else last
         age_s = seconds_between(record.started_at, last.at)
         yield Lived(

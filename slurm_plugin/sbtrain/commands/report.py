@@ -40,12 +40,13 @@ def report(error: SbtrainError | StagingError) -> int:
 def missing_package(error: ModuleNotFoundError) -> int:
     """Say what brings a package that is not there. Raises the error for one of our own."""
     from sbtrain_perf.errors import MissingExtraError
+    from sbtrain_perf.extras import pip_install
 
     package = (error.name or "").partition(".")[0]
     if package in _BASE:
         sys.stderr.write(
             f"error: the Python package {package!r} is not installed\n"
-            f"hint: pip install {package}\n"
+            f"hint: {pip_install(package)}\n"
         )
         return MissingExtraError.exit_code
     if package not in _EXTRA_OF:

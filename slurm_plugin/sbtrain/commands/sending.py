@@ -5,11 +5,13 @@ Whatever goes wrong on the way, neither a job nor a run folder is left behind.
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from sbtrain.commands.streams import StdoutError, told_while_slow
 from sbtrain.commands.waiting import wait_for_job
@@ -27,6 +29,7 @@ from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Plan
 
+MPI_PLUGIN = "pmix"  # where nothing tells which library the nodes have
 _ARRIVES_WITHIN_S = 1.0  # a request that is on its way
 _OVER_WITHIN_S = 15.0  # a job that is cancelled
 
@@ -36,7 +39,10 @@ def hand_over(
 ) -> int:
     """Print the job script, ask Slurm whether it would take it, or submit it."""
     with told_while_slow("looking through the data set"):
-        check_staging(plan)
+        fitting, doubt = check_staging(plan)
+    plan = dataclasses.replace(plan, mpi_plugin=plan.mpi_plugin or fitting or MPI_PLUGIN)
+    if doubt:
+        sys.stderr.write(f"sbtrain: warning: {doubt}\n")
     added = additions(asked, plan)
     plan = with_options(asked, plan, added)
     text = job_script(plan, _parts(asked, plan, added.directives))
@@ -110,7 +116,8 @@ def _submit(
     try:
         _announce(asked, plan, submitted, environ=environ)
         if waits(asked.settings, environ):
-            return wait_for_job(client, submitted.job_id)
+            ledger = RunFolder.of(plan).ledger
+            return wait_for_job(client, submitted.job_id, ledger=ledger)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; job {submitted.job_id} goes on") from None
     return 0
@@ -141,6 +148,7 @@ def _announce(
         workload=plan.workload,
         submitted=plan.submitted_at,
         cluster=submitted.cluster,
+        submit_dir=str(Path.cwd() / (last_value(asked.settings, "chdir") or "")),
     )
     try:
         append_run(run, environ)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.commands.streams import screen_width, told_while_slow
-from sbtrain.runs.run_status import UNKNOWN, RunStatus, named_run, overview
+from sbtrain.runs.named_run import HELP, METAVAR, named_run
+from sbtrain.runs.run_status import RunStatus, overview
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain_jobs.record.ledger import seconds_between
 from sbtrain_perf.errors import MissingExtraError, SbtrainError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
 
 _MOST_BYTES = 2**63  # what no file holds: a line that says so is damaged
-_GOING = {"running", "completing", "suspended", UNKNOWN}
 _COLUMNS = (
     *(Column(title="run"), Column(title="job", right=True), Column(title="state")),
     *(Column(title=name, right=True) for name in ("tries", "saved", "planned", "took")),
@@ -34,15 +34,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "status",
         description="The runs that were submitted with sbtrain, the newest last; or one run "
-        "with each attempt. Slurm is asked once for all of them. docs/status.md of "
-        "sbtrain's source says what each state and cause means.",
+        "with each attempt, or an array with its tasks by state. Slurm is asked once for all. "
+        "docs/status.md of sbtrain's source says what each state and cause means.",
     )
-    parser.add_argument(
-        "run",
-        nargs="?",
-        metavar="RUN|JOB",
-        help="one run, by its id or its job's number; one task of an array as 12_3",
-    )
+    parser.add_argument("run", nargs="?", metavar=METAVAR, help=HELP)
     parser.add_argument(
         "--last", type=_count, default=20, metavar="N", help="show the N newest (default: 20)"
     )
@@ -57,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     if args.run is not None:
         runs = (named_run(args.run, runs),)
     with told_while_slow("asking Slurm about the runs", who="sbtrainctl"):
-        found = overview(runs[-args.last :], CommandsClient(query_timeout_s=30.0))
+        found = overview(
+            runs[-args.last :],
+            CommandsClient(query_timeout_s=30.0),
+            closely=args.run is not None,
+        )
     if found.silence:
         sys.stderr.write(f"sbtrainctl: warning: {found.silence}\n")
     if args.json:
@@ -67,14 +66,14 @@ def run(args: argparse.Namespace) -> int:
     elif not found.runs:
         sys.stdout.write("no runs yet: submit one with sbtrain\n")
     elif args.run is not None:
-        shown = (_detail(status, width=screen_width()) for status in found.runs)
+        shown = (detail(status, width=screen_width()) for status in found.runs)
         sys.stdout.write("\n".join(shown))
     else:
-        sys.stdout.write(_table(found.runs, width=screen_width()))
+        sys.stdout.write(table(found.runs, width=screen_width()))
     return 0
 
 
-def _table(runs: Sequence[RunStatus], *, width: int) -> str:
+def table(runs: Sequence[RunStatus], *, width: int) -> str:
     blocks = laid_out(_COLUMNS, [_cells(status) for status in runs], width=width)
     lines = [line for block in blocks for line in block]
     problems = [f"{status.run_id}: {status.problem}" for status in runs if status.problem]
@@ -86,28 +85,34 @@ def _table(runs: Sequence[RunStatus], *, width: int) -> str:
 
 def _cells(status: RunStatus) -> tuple[str, ...]:
     saved = "-" if status.saved_step is None else f"{status.saved_step:,}"
+    whole = not status.tasks
+    last = ", ".join(causes(status)) if whole else ", ".join(_tasks(status))
     return (
         status.run_id,
         status.job_id,
         status.state,
-        str(len(status.attempts)),
-        f"{saved}/{status.steps:,}" if status.steps else saved,
-        _brief(status.predicted_s),
+        str(len(status.attempts)) if whole else "-",
+        (f"{saved}/{status.steps:,}" if status.steps else saved) if whole else "-",
+        _brief(status.predicted_s) if whole else "-",
         _brief(status.took_s),
-        ", ".join(causes(status)) or ("see below" if status.problem else ""),
+        last or ("see below" if status.problem else ""),
     )
 
 
 def causes(status: RunStatus) -> list[str]:
     """A supervisor that was killed, or whose node died, has written no end."""
-    going = status.attempts[-1] if status.attempts and status.state in _GOING else None
+    going = status.attempts[-1] if status.going else None
     return [
         one.cause or ("running" if one is going else "end not recorded")
         for one in status.attempts
     ]
 
 
-def _detail(status: RunStatus, *, width: int) -> str:
+def _tasks(status: RunStatus) -> list[str]:
+    return [f"{group.count:,} {group.state}" for group in status.tasks]
+
+
+def detail(status: RunStatus, *, width: int) -> str:
     rows = [
         ("run", f"{status.run_id}, job {status.job_id}"),
         ("state", status.state + (f" ({status.reason})" if status.reason else "")),
@@ -120,7 +125,12 @@ def _detail(status: RunStatus, *, width: int) -> str:
         nodes = count(status.nodes, "node")
         steps = count(status.steps, "step") if status.steps else "steps not known"
         rows.append(("plan", f"{nodes} of {status.partition}, {way}, {steps}"))
+    for group in status.tasks:
+        numbers = group.numbers.replace(",", ", ")
+        rows.append(("tasks", f"{group.count:,} {group.state}: {numbers}"))
     rows.append(("folder", status.run_dir))
+    if status.attempts and status.attempts[-1].output:
+        rows.append(("output", status.attempts[-1].output))
     if now := under_way(status):
         rows.append(("now", now))
     if status.saved_step is not None:
@@ -140,7 +150,7 @@ def _detail(status: RunStatus, *, width: int) -> str:
 
 def under_way(status: RunStatus) -> str:
     """How far staging is, where the last attempt is at it."""
-    if not status.attempts or status.final or status.attempts[-1].ended_at:
+    if not status.going:
         return ""
     from sbtrain_staging.reports.events import newest_event
 
@@ -174,7 +184,7 @@ def _attempts(status: RunStatus) -> Iterator[str]:
             words.append(f"{one.cause} after {passed}")
             if one.detail:
                 words.append(one.detail)
-            if one.exit_code:
+            if one.exit_code and not one.detail.endswith(f"exit status {one.exit_code}"):
                 words.append(f"exit status {one.exit_code}")
         if one.requeued:
             words.append("requeued")
@@ -188,7 +198,7 @@ def _between(begin: str, end: str) -> str:
 
 def _measured(status: RunStatus) -> Iterator[str]:
     """Predicted beside measured, term by term, where timing logs can be read here."""
-    if status.predicted_s is None:
+    if status.predicted_s is None or status.tasks:
         return
     yield f"{'':12} {'predicted':>10} {'measured':>10}"
     yield from _terms(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -34,10 +35,24 @@ def mend_streams() -> None:
 
 
 def screen_width() -> int:
-    """Columns for what goes to stdout: $COLUMNS, else the terminal's; where it is none, 100."""
-    import shutil
+    """Columns for what goes to stdout: $COLUMNS, else those of the terminal, which behind a
+    pipe to a pager is that of stderr; where there is none, 100."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    for descriptor in (STDOUT, STDERR):
+        with contextlib.suppress(OSError):
+            if columns := os.get_terminal_size(descriptor).columns:
+                return columns
+    return WIDTH
 
-    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+def write_bytes(data: bytes) -> None:
+    """To stdout, as they are."""
+    with _failing():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def silence(descriptor: int) -> None:

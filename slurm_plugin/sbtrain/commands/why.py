@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.commands.streams import screen_width
 from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients
-from sbtrain.runs.run_status import named_run, plan_of
+from sbtrain.runs.named_run import HELP, METAVAR, named_run, plan_of
 from sbtrain_perf.codec import encode
 from sbtrain_perf.errors import TimingLogError
 from sbtrain_perf.table import Column, laid_out, wrapped
@@ -40,11 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "checkpoint ...) beside what was measured: with its 90 % interval, the figures it came "
         "from, and the runs that these were learnt from.",
     )
-    parser.add_argument(
-        "run",
-        metavar="RUN|JOB",
-        help="the run, by its id or its job's number; one task of an array as 12_3",
-    )
+    parser.add_argument("run", metavar=METAVAR, help=HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,13 +10,12 @@ from sbtrain.errors import HomeError
 from sbtrain.home import RUNS_NAME, home, made_home
 from sbtrain_jobs.record.json_lines import append_line, read_lines
 from sbtrain_jobs.run_folder import RunFolder
-from sbtrain_perf.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRun:
     """One submission. job_id is what sbatch printed; cluster its name where sbatch told;
-    submitted: ISO 8601, UTC."""
+    submitted: ISO 8601, UTC; submit_dir: the folder in which the job begins."""
 
     run_id: str
     job_id: str
@@ -24,6 +23,7 @@ class ListedRun:
     workload: str
     submitted: str
     cluster: str | None = None
+    submit_dir: str = ""
 
     @property
     def folder(self) -> RunFolder:
@@ -65,29 +65,3 @@ def read_runs(environ: Mapping[str, str]) -> RunList:
             f"cannot read {path}: {error.strerror}", hint="it should belong to you, mode 600"
         ) from error
     return RunList(path=path, runs=runs, left_out=left_out)
-
-
-def find_run(name: str, runs: Sequence[ListedRun]) -> tuple[ListedRun, str]:
-    """The newest run of this name, and the array task that is meant: empty for the run.
-
-    A run goes by its run id or its job's, a task by the run's with -N or the job's with _N.
-
-    Raises:
-        RequestError: there is none, or the name is empty.
-    """
-    if not name.strip():
-        raise RequestError(
-            "the name of the run or job is empty",
-            hint="sbtrainctl status, with no word after it, lists all runs",
-        )
-    for run in reversed(runs):
-        if name in (run.run_id, run.job_id):
-            return run, ""
-    for run in reversed(runs):
-        for prefix in (f"{run.run_id}-", f"{run.job_id}_"):
-            if name.startswith(prefix) and name != prefix:
-                return run, name.removeprefix(prefix)
-    raise RequestError(
-        f"there is no run or job {name!r} among the {len(runs)} submitted runs",
-        hint="sbtrainctl status lists them",
-    )

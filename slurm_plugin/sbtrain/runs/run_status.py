@@ -1,51 +1,68 @@
-"""How a run stands: the user's list of runs, each run's folder, and one question to Slurm.
+"""How runs stand: each run's folder, and what Slurm says of all of them.
 
-What the run's own ledger says is final needs no Slurm. All other runs are asked about
-together: one question to slurmctld, and one to the accounting for those it has forgotten.
+Slurm is asked about those that their own ledger does not call over, and those that ended
+lately, which may have been put back by hand.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbtrain.errors import SlurmError
-from sbtrain.runs.run_list import ListedRun, find_run
-from sbtrain.slurm.client import task_numbers
-from sbtrain_jobs.record.ledger import (
-    END_CAUSES_FINAL,
-    AttemptRecord,
-    attempts,
-    read_ledger,
-    seconds_between,
+from sbtrain.runs.named_run import array_tasks, plan_of, task_of
+from sbtrain.runs.run_list import ListedRun
+from sbtrain.runs.slurm_answers import Answers, Question, ask, looked_closer
+from sbtrain.runs.standing import (
+    GONE,
+    LOST,
+    UNKNOWN,
+    SlurmSays,
+    Standing,
+    recorded_end,
+    standing,
 )
-from sbtrain_jobs.run_folder import RunFolder, plan_of_task
+from sbtrain_jobs.hostlist import compress
+from sbtrain_jobs.record.ledger import AttemptRecord, attempts, read_ledger, seconds_between
+from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.training.checkpoint import CheckpointStore
-from sbtrain_jobs.wire.messages import EXIT_STOPPED
-from sbtrain_perf.codec import decode, read_plan
-from sbtrain_perf.errors import RequestError, SbtrainError
+from sbtrain_perf.codec import decode
+from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Layout, Plan
 
 if TYPE_CHECKING:
-    from sbtrain.slurm.client import HistoryRow, JobInfo, SlurmClient
+    from sbtrain.slurm.client import SlurmClient
 
-UNKNOWN, LOST = "unknown", "lost"
-_ARRAY = "--array="
+_ASKED_FOR_S = 86_400.0  # after an end; slurmctld forgets jobs before that
+# Of an array's tasks the first of these that one is in is the array's.
+_TELLING = (
+    *("running", "completing", "suspended", "configuring", UNKNOWN, "pending", LOST, GONE),
+    *("failed", "launch-failed", "out_of_memory", "node_fail", "timeout", "time-limit"),
+    *("requeue-cap", "preempted", "cancelled", "completed"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """Those of an array that are in one state. numbers: such as 0-3,7."""
+
+    state: str
+    count: int
+    numbers: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """One run, or one task of an array.
 
-    state: Slurm's word for the job while it is known, else how the run's own ledger ended;
-    `unknown` where Slurm does not answer, `lost` where neither knows. problem: what of the
-    run's folder is missing or damaged. took_s: from submission to the end of the last attempt,
-    None until then. saved_step: of the newest published checkpoint.
+    state, reason: see standing.py; of an array that of its most telling tasks. tasks: of an
+    array, the most telling first. going: the last attempt has its nodes. over: nothing
+    of it is to come. problem: what of the run's folder is missing or damaged. took_s: from
+    submission to the end, None until then. saved_step: of the newest published checkpoint.
     """
 
     run_id: str
@@ -53,8 +70,11 @@ class RunStatus:
     run_dir: str
     workload: str
     submitted: str
-    state: str
+    state: str = UNKNOWN
     reason: str = ""
+    going: bool = False
+    over: bool = False
+    tasks: tuple[Tasks, ...] = ()
     partition: str = ""
     nodes: int = 0
     layout: Layout | None = None
@@ -71,11 +91,6 @@ class RunStatus:
     def folder(self) -> RunFolder:
         return RunFolder(path=Path(self.run_dir))
 
-    @property
-    def final(self) -> bool:
-        """The run's own ledger says that it will not run again."""
-        return self.state in END_CAUSES_FINAL
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
@@ -85,104 +100,179 @@ class Overview:
     silence: str = ""
 
 
-def overview(runs: Sequence[ListedRun], client: SlurmClient) -> Overview:
-    """How all these runs stand."""
-    found = tuple(status for run in runs for status in _from_folder(run))
-    asked = [status for status in found if not status.final]
-    if not asked:
-        return Overview(runs=found)
-    try:
-        known = _ask(asked, client)
-    except SlurmError as error:
-        return Overview(runs=found, silence=error.message)
-    return Overview(runs=tuple(known.get(status.run_id, status) for status in found))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One job of a run, with what its ledger holds."""
+
+    question: Question
+    attempts: tuple[AttemptRecord, ...] = ()
+
+    def stands(self, answers: Answers) -> Standing:
+        return standing(self.attempts, answers.says.get(self.question.job_id, SlurmSays()))
 
 
-def named_run(name: str, runs: Sequence[ListedRun]) -> ListedRun:
-    """The run of this run id or job id; of a task's, the task alone, started or not.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What a run's folder alone tells. jobs: one, or one for each of an array's tasks."""
 
-    Raises:
-        RequestError: there is no such run, or the run has no such task.
-        PlanError: whether it has cannot be told without the run's plan.
+    status: RunStatus
+    jobs: tuple[_Job, ...]
+    tasks: tuple[int, ...] = ()
+
+
+def overview(
+    runs: Sequence[ListedRun],
+    client: SlurmClient,
+    *,
+    closely: bool = False,
+    now: Callable[[], float] = time.time,
+) -> Overview:
+    """How all these runs stand.
+
+    Args:
+        closely: name lost nodes and who cancelled, which may take two questions a run more.
     """
-    run, task = find_run(name, runs)
-    if not task:
-        return run
-    one = _task_of(run, task)
-    if task.isdecimal() and one.folder.plan.is_file():
-        return one
-    plan = read_plan(run.folder.plan)
-    said = [word for word in plan.sbatch_options if word.startswith(_ARRAY)]
-    numbers = task_numbers(said[-1].removeprefix(_ARRAY)) if said else set()
-    if task not in map(str, numbers):
-        raise RequestError(
-            f"job {run.job_id} has no array task {task!r}",
-            hint=f"sbtrainctl status {run.job_id} shows what it has",
-        )
-    return one
+    found = [_read(run) for run in runs]
+    jobs = [job for one in found for job in one.jobs]
+    since = datetime.fromtimestamp(now() - _ASKED_FOR_S, UTC).isoformat()
+    answers = ask([job.question for job in jobs if _may_change(job, since)], client)
+    if closely:
+        single = [one.jobs[0] for one in found if not one.tasks]
+        answers = _closer(answers, single, client)
+    silence = answers.silence
+    if all(job.stands(answers).over for job in jobs):
+        silence = ""  # nothing hung on it
+    return Overview(runs=tuple(_with_slurm(one, answers) for one in found), silence=silence)
 
 
-def plan_of(run: ListedRun) -> Plan:
-    """The run's plan; of an array's task that has not started, as it will be.
-
-    Raises:
-        PlanError: it is missing or not a plan.
-    """
-    of = run.folder.task_of()
-    if of is not None and not os.path.lexists(run.folder.plan):
-        array, task = of
-        return plan_of_task(read_plan(array.plan), task)
-    return read_plan(run.folder.plan)
+def _may_change(job: _Job, since: str) -> bool:
+    end = recorded_end(job.attempts[-1] if job.attempts else None)
+    if end is None or not end.over:
+        return True
+    ago_s = seconds_between(since, end.ended_at)
+    return ago_s is None or ago_s > 0
 
 
-def _from_folder(run: ListedRun) -> tuple[RunStatus, ...]:
-    """What the run's folder alone tells: the run, or the tasks of an array that started."""
-    tasks = [task for task, folder in run.folder.tasks().items() if folder.plan.is_file()]
-    return tuple(_read(_task_of(run, task)) for task in tasks) or (_read(run),)
+def _closer(answers: Answers, jobs: Sequence[_Job], client: SlurmClient) -> Answers:
+    says = dict(answers.says)
+    for job in jobs:
+        job_id, last = job.question.job_id, job.attempts[-1] if job.attempts else None
+        known = says.get(job_id)
+        if known is None or known.silence:
+            continue
+        lost = last is not None and not last.ended_at and not job.stands(answers).going
+        nodes = last.nodes if last is not None and lost else ""
+        says[job_id] = looked_closer(known, nodes, job_id, client)
+    return replace(answers, says=says)
 
 
-def _task_of(run: ListedRun, task: str) -> ListedRun:
-    """An array's task as a run of its own."""
+def _with_slurm(one: _Read, answers: Answers) -> RunStatus:
+    stands = [job.stands(answers) for job in one.jobs]
+    if not one.tasks:
+        return _standing_so(one.status, stands[0])
+    return _summed_up(one.status, dict(zip(one.tasks, stands, strict=True)))
+
+
+def _standing_so(status: RunStatus, how: Standing) -> RunStatus:
+    state, reason = how.state, how.reason
+    if state == GONE and status.problem:
+        state, reason = LOST, "Slurm no longer knows the job"
+    took_s = seconds_between(status.submitted, how.ended_at) if how.over else None
     return replace(
-        run,
-        run_id=f"{run.run_id}-{task}",
-        job_id=f"{run.job_id}_{task}",
-        run_dir=str(run.folder.task(task).path),
+        status,
+        state=state,
+        reason=reason,
+        going=how.going,
+        over=how.over,
+        took_s=None if took_s is None else max(took_s, 0.0),
     )
 
 
-def _read(run: ListedRun) -> RunStatus:
+def _summed_up(status: RunStatus, tasks: Mapping[int, Standing]) -> RunStatus:
+    """An array in one: over when all its tasks are, with the end of the last of them."""
+    order = {state: place for place, state in enumerate(_TELLING)}
+    states = sorted({how.state for how in tasks.values()}, key=lambda one: order.get(one, 0))
+    numbers = {
+        state: [number for number, how in tasks.items() if how.state == state]
+        for state in states
+    }
+    first = tasks[numbers[states[0]][0]]
+    whole = Standing(
+        state=first.state,
+        reason=first.reason if len(states) == 1 else "",
+        over=all(how.over for how in tasks.values()),
+        ended_at=max(how.ended_at for how in tasks.values()),
+    )
+    groups = (
+        Tasks(
+            state=state,
+            count=len(found),
+            numbers=compress(f"t{number}" for number in found).lstrip("t").strip("[]"),
+        )
+        for state, found in numbers.items()
+    )
+    return replace(_standing_so(status, whole), tasks=tuple(groups))
+
+
+def _read(run: ListedRun) -> _Read:
     status = RunStatus(
         run_id=run.run_id,
         job_id=run.job_id,
         run_dir=run.run_dir,
         workload=run.workload,
         submitted=run.submitted,
-        state=UNKNOWN,
     )
+    of = run.folder.task_of()
+    run_id = run.run_id.removesuffix(f"-{of[1]}") if of else run.run_id
     try:
         plan = plan_of(run)
-        records = attempts(read_ledger(run.folder.ledger))
+        status = _with_plan(status, plan)
+        tasks = () if of else array_tasks(plan)
+        if tasks:
+            jobs = (_job(task_of(run, str(task)), run_id) for task in tasks)
+            return _Read(status=status, jobs=tuple(jobs), tasks=tasks)
+        job = _job(run, run_id)
     except SbtrainError as error:
-        return replace(status, problem=error.message)
-    last = records[-1] if records else None
-    final = last is not None and last.cause in END_CAUSES_FINAL
+        status = replace(status, problem=error.message)
+        return _Read(status=status, jobs=(_submitted(run, run_id),))
     metrics, problem = _metrics(run.folder.result)
+    status = replace(
+        status,
+        attempts=job.attempts,
+        saved_step=_saved_step(plan),
+        metrics=metrics,
+        problem=problem,
+    )
+    return _Read(status=status, jobs=(job,))
+
+
+def _with_plan(status: RunStatus, plan: Plan) -> RunStatus:
     return replace(
         status,
-        state=last.cause if last is not None and final else UNKNOWN,
         partition=plan.partition,
         nodes=plan.nodes,
         layout=plan.layout,
         servers=plan.servers,
         steps=plan.steps if plan.steps_known else 0,
-        attempts=records,
-        saved_step=_saved_step(plan),
         predicted_s=plan.prediction.total_s if plan.steps_known else None,
-        took_s=seconds_between(run.submitted, last.ended_at) if last and final else None,
-        metrics=metrics,
-        problem=problem,
     )
+
+
+def _job(run: ListedRun, run_id: str) -> _Job:
+    """The job that made the last attempt: a run's script may have been submitted again."""
+    records = attempts(read_ledger(run.folder.ledger))
+    job = replace(_submitted(run, run_id), attempts=records)
+    job_id = (records[-1].job_id if records else "") or run.job_id
+    if job_id == run.job_id:
+        return job
+    return replace(job, question=replace(job.question, job_id=job_id, submitted=""))
+
+
+def _submitted(run: ListedRun, run_id: str) -> _Job:
+    question = Question(
+        job_id=run.job_id, run_id=run_id, submitted=run.submitted, cluster=run.cluster
+    )
+    return _Job(question=question)
 
 
 def _saved_step(plan: Plan) -> int | None:
@@ -206,60 +296,3 @@ def _metrics(path: Path) -> tuple[dict[str, float] | None, str]:
         return None, f"the result {path} is damaged: not UTF-8 text"
     except (ValueError, RecursionError) as error:
         return None, f"the result {path} is damaged: {error}"
-
-
-def _ask(asked: Sequence[RunStatus], client: SlurmClient) -> Mapping[str, RunStatus]:
-    jobs = client.jobs_by_id([status.job_id for status in asked])
-    known: dict[str, RunStatus] = {}
-    forgotten = []
-    for status in asked:
-        job = _job_of(status, jobs)
-        if job is None:
-            forgotten.append(status)
-        else:
-            known[status.run_id] = _with_job(status, job)
-    if forgotten:
-        rows = client.history([status.job_id for status in forgotten])
-        past = rows if isinstance(rows, tuple) else ()
-        for status in forgotten:
-            known[status.run_id] = _with_history(status, past)
-    return known
-
-
-def _job_of(status: RunStatus, jobs: Sequence[JobInfo]) -> JobInfo | None:
-    """The job itself; of an array whose tasks have not started, the record of all."""
-    answering = [job for job in jobs if job.answers_to(status.job_id)]
-    exact = [job for job in answering if job.job_id == status.job_id]
-    return next(iter(exact or answering), None)
-
-
-def _with_job(status: RunStatus, job: JobInfo) -> RunStatus:
-    reason = job.reason if job.reason not in ("", "None") else ""
-    took_s = status.took_s
-    if job.over and job.end_time_s is not None and job.submit_time_s is not None:
-        ended = datetime.fromtimestamp(job.end_time_s, UTC).isoformat()
-        took_s = seconds_between(status.submitted, ended)
-        took_s = None if took_s is None else max(took_s, 0.0)
-    return replace(status, state=str(job.state), reason=reason, took_s=took_s)
-
-
-def _comes_back(ended: AttemptRecord) -> bool:
-    """Whether the attempt ended so that Slurm has, or will have, put the job back."""
-    return ended.requeued or ended.exit_code == EXIT_STOPPED
-
-
-def _with_history(status: RunStatus, rows: Sequence[HistoryRow]) -> RunStatus:
-    own = [row for row in rows if row.job_id == status.job_id]
-    if not own:
-        last = status.attempts[-1] if status.attempts else None
-        if last is not None and "cancelled" in last.notices and not last.requeued:
-            return replace(status, state="cancelled")  # killed before it wrote its end
-        if last is not None and last.ended_at and not _comes_back(last):
-            return replace(
-                status,
-                state=last.cause,
-                reason="as its own ledger says; Slurm no longer knows the job",
-                took_s=seconds_between(status.submitted, last.ended_at),
-            )
-        return replace(status, state=LOST, reason="Slurm no longer knows the job")
-    return replace(status, state=str(own[-1].state), reason=own[-1].reason)

@@ -8,17 +8,29 @@ from typing import Any
 
 _BEGINNING = """\
 # The keys of a site file
-A site file describes one cluster to the planner, in TOML. Copy [generic.toml]\
-(../site-configs/generic.toml), put in your cluster's figures, check it with \
-`sbtrainctl site check FILE`, and name it with `SBTRAIN_SITE=FILE` or `--train-site FILE`. \
-This page is what `sbtrainctl site keys` prints.
+A cluster is described to the planner by Slurm itself, and by site files in TOML, which say \
+what Slurm does not know. None is needed, and one may hold as little as one key. From weak to \
+strong: the defaults below; Slurm's word; `/etc/sbtrain/*.toml`; \
+`~/.config/sbtrain/site.toml`; `SBTRAIN_SITE=FILE`; `--train-site FILE`.
+
+Where a file contradicts Slurm in what Slurm knows (nodes, cores, memory, GPUs, limits, who \
+is preempted), Slurm's word holds, with a warning; a file may ask for less of it, such as a \
+lower `max_nodes_per_job` or `gpus_per_node = 0`. Where files state prices, partitions that \
+none of them lists are planned for those alone who name them. A file that everybody may write \
+is refused.
+
+`sbtrainctl site init` prints Slurm's word as a file to edit, `sbtrainctl site check` \
+compares, `sbtrainctl site show --origin` says where each key comes from. This page is what \
+`sbtrainctl site keys` prints.
 
 """
 _END = """
 ## Checked besides
+- `nodes` and `cores_per_node` are required where Slurm is not there to say them.
 - `shared_client_gb_s` is at most `shared_gb_s`.
 - `max_nodes_per_job`, and the nodes of all `gpu_types` together, are at most `nodes`.
-- `gpu` and the names under `gpu_types` are names under `gpus`; a partition has one of the two.
+- `gpu` and the names under `gpu_types` are names under `gpus`, or of types that are known by \
+name; a partition has one of the two.
 - `gpus_per_node` stands beside `gpu`, `mean_time_to_preemption_h` beside `preemptible`, \
 `scratch_gib` and `scratch_gb_s` beside `scratch`.
 - `default_time_h` is at most `max_time_h`.

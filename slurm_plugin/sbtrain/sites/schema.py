@@ -25,30 +25,33 @@ class Problem:
 
 
 def schema_problems(
-    data: object, schema: Mapping[str, object], path: KeyPath = ()
+    data: object, schema: Mapping[str, object], path: KeyPath = (), *, whole: bool = True
 ) -> Iterator[Problem]:
-    """Everything in data that schema does not allow, in the order of the data."""
+    """Everything in data that schema does not allow, in the order of the data.
+
+    whole: a missing key is a problem.
+    """
     kind = str(schema.get("type"))
     if not _IS_KIND[kind](data):
         yield Problem(path=path, message=f"expected {_SAID[kind]}, found {_name(data)}")
     elif isinstance(data, dict):
-        yield from _table_problems(data, schema, path)
+        yield from _table_problems(data, schema, path, whole=whole)
     else:
         yield from _scalar_problems(data, schema, path)
 
 
 def _table_problems(
-    data: dict[str, object], schema: Mapping[str, object], path: KeyPath
+    data: dict[str, object], schema: Mapping[str, object], path: KeyPath, *, whole: bool
 ) -> Iterator[Problem]:
     known = _table(schema.get("properties"))
     others = schema.get("additionalProperties")
     for key, value in data.items():
         inner = known.get(key, others)
         if isinstance(inner, dict):
-            yield from schema_problems(value, inner, (*path, key))
+            yield from schema_problems(value, inner, (*path, key), whole=whole)
         else:
             yield Problem(path=(*path, key), message=_unknown(key, known))
-    required = schema.get("required")
+    required = schema.get("required") if whole else None
     for key in required if isinstance(required, list) else ():
         if key not in data:
             yield Problem(path=(*path, str(key)), message="missing")

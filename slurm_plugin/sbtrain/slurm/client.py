@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.states import MAY_RESTART, OVER, JobState
+from sbtrain.slurm.user_limits import UserLimits
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.hostlist import expand
 
@@ -64,6 +66,8 @@ class NodeInfo:
     cpus_allocated: int
     memory_mib: int
     gres: tuple[Gres, ...]
+    cores: int = 0  # threads of one core count once; 0: not told
+    tmp_disk_mib: int = 0  # of its TmpFS; 0: not told
 
     @property
     def lost(self) -> bool:
@@ -107,6 +111,7 @@ class PartitionInfo:
     default_time_s: int | None
     max_nodes: int | None
     min_nodes: int = 0
+    qos: str = ""  # whose limits bind its jobs
     access: PartitionAccess = PartitionAccess()
 
 
@@ -293,6 +298,12 @@ class SlurmClient(Protocol):
         ...
 
     def partitions(self) -> tuple[PartitionInfo, ...]: ...
+
+    def config(self) -> ClusterConfig: ...
+
+    def limits(self) -> UserLimits:
+        """Of this user, by the accounting; slurmctld is not asked."""
+        ...
 
     def jobs(self) -> tuple[JobInfo, ...]:
         """Own jobs that slurmctld remembers, ended ones included for a few minutes."""

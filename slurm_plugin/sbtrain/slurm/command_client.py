@@ -10,6 +10,7 @@ Imports the standard library alone, and no asyncio: this sits in front of sbatch
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import time
@@ -36,10 +37,17 @@ from sbtrain.slurm.client import (
     Submission,
     Submitted,
 )
+from sbtrain.slurm.cluster_config import ClusterConfig, read_config
 from sbtrain.slurm.ending import awaits_success_of, end_cause_of, way_back_of
 from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
+from sbtrain.slurm.user_limits import (
+    ASSOCIATION_FIELDS,
+    QOS_FIELDS,
+    UserLimits,
+    read_limits,
+)
 from sbtrain_jobs.ending.job_control import EndCause, WayBack
 from sbtrain_jobs.errors import CommandError
 from sbtrain_jobs.hostlist import compress
@@ -101,6 +109,17 @@ class CommandsClient:
     def partitions(self) -> tuple[PartitionInfo, ...]:
         argv = ["scontrol", "--all", "-o", "show", "partition"]
         return text_forms.read_partitions(self._ask(argv).stdout)
+
+    def config(self) -> ClusterConfig:
+        return read_config(self._ask(["scontrol", "show", "config"]).stdout)
+
+    def limits(self) -> UserLimits:
+        shown = ["sacctmgr", "--noheader", "--parsable2", "show"]
+        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
+        fields = f"format={','.join(ASSOCIATION_FIELDS)}"
+        associations = self._ask([*shown, "assoc", user, fields]).stdout
+        qos = self._ask([*shown, "qos", f"format={','.join(QOS_FIELDS)}"]).stdout
+        return read_limits(associations, qos)
 
     def jobs(self) -> tuple[JobInfo, ...]:
         return self._squeue("--me")

@@ -1,7 +1,8 @@
 """What Slurm was asked lately, kept for this user, so that a submission costs slurmctld one
 question about the queue and the job itself.
 
-Partitions are asked about once a day, and anew when slurm.conf has changed; nodes once an
+Partitions are asked about once a day, and anew when slurm.conf has changed, with what of it
+counts; nodes once an
 hour, and anew when the queue contradicts what is kept of them; the queue each time, but for
 calls within seconds of each other. Nothing is kept where nothing can be written.
 """
@@ -15,34 +16,24 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sbtrain.errors import HomeError
 from sbtrain.home import home, made_home
-from sbtrain.slurm.client import NodeInfo, PartitionInfo, QueuedJob, SlurmClient
-from sbtrain_jobs.hostlist import compress
+from sbtrain.slurm.client import PartitionInfo, QueuedJob, SlurmClient
+from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
+from sbtrain.slurm.node_kinds import NO_NODES, Nodes, nodes_of
+from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_perf.codec import decode, encode
 
 PARTITIONS_S = 86_400.0
 NODES_S = 3_600.0
 NODES_AGAIN_S = 300.0  # however often the queue contradicts them
 QUEUE_S = 5.0
+_FORM = 3  # of what is kept
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """Host lists: of nodes that run no jobs now, and of those that have a feature, or GRES by
-    its words without the count, such as gpu:k80."""
-
-    unusable: str = ""
-    by_feature: dict[str, str] = field(default_factory=dict)
-    by_gres: dict[str, str] = field(default_factory=dict)
-
-
-NO_NODES = Nodes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +41,9 @@ class _Kept:
     """conf: what slurm.conf looked like. Times are seconds since the epoch."""
 
     conf: str
+    form: int = _FORM
+    config: ClusterConfig | None = None
+    limits: UserLimits | None = None
     partitions: tuple[PartitionInfo, ...] = ()
     partitions_at_s: float = 0.0
     nodes: Nodes = NO_NODES
@@ -75,20 +69,48 @@ class KeptAnswers:
         self._client = client
         self._environ = environ
         self._now = now
-        conf = _conf_of(environ)
+        self._conf = conf = _conf_of(environ)
         self._name = f"slurm-{hashlib.sha256(str(conf).encode()).hexdigest()[:12]}.json"
         self._kept = self._read(_looks(conf))
+
+    def config(self) -> ClusterConfig:
+        """Asked about with the partitions; slurm.conf itself is read where it can be."""
+        self.partitions()
+        if self._kept.config is None:
+            text = configuration_text(self._conf) if self._conf else None
+            said = self._client.config() if text is None else read_config(text)
+            self._keep(dataclasses.replace(self._kept, config=said))
+            return said
+        return self._kept.config
+
+    def limits(self) -> UserLimits:
+        """Asked about with the partitions, where the accounting limits jobs at all."""
+        if not self.config().limits:
+            return NO_LIMITS
+        if self._kept.limits is None:
+            said = self._client.limits()
+            self._keep(dataclasses.replace(self._kept, limits=said))
+            return said
+        return self._kept.limits
 
     def partitions(self) -> tuple[PartitionInfo, ...]:
         if self._aged(self._kept.partitions_at_s, PARTITIONS_S):
             said, at_s = self._client.partitions(), self._now()
-            self._keep(dataclasses.replace(self._kept, partitions=said, partitions_at_s=at_s))
+            self._keep(
+                dataclasses.replace(
+                    self._kept,
+                    partitions=said,
+                    partitions_at_s=at_s,
+                    config=None,
+                    limits=None,
+                )
+            )
         return self._kept.partitions
 
-    def nodes(self, *, doubted: bool = False) -> Nodes:
-        """doubted: the queue contradicts what was said last."""
-        if self._aged(self._kept.nodes_at_s, NODES_AGAIN_S if doubted else NODES_S):
-            said, at_s = _nodes(self._client.nodes()), self._now()
+    def nodes(self, *, most_s: float = NODES_S) -> Nodes:
+        """What was said at most so long ago."""
+        if self._aged(self._kept.nodes_at_s, most_s):
+            said, at_s = nodes_of(self._client.nodes()), self._now()
             self._keep(dataclasses.replace(self._kept, nodes=said, nodes_at_s=at_s))
         return self._kept.nodes
 
@@ -105,7 +127,7 @@ class KeptAnswers:
         with contextlib.suppress(OSError, ValueError, RecursionError, HomeError):
             text = (home(self._environ) / self._name).read_text(encoding="utf-8")
             kept = decode(_Kept, json.loads(text))
-            if kept.conf == conf:
+            if kept.conf == conf and kept.form == _FORM:
                 return kept
         return _Kept(conf=conf)
 
@@ -137,19 +159,3 @@ def _looks(conf: Path | None) -> str:
     except OSError:
         seen = None
     return f"{seen.st_mtime_ns} {seen.st_size}" if seen else ""
-
-
-def _nodes(found: Sequence[NodeInfo]) -> Nodes:
-    features: dict[str, list[str]] = {}
-    gres: dict[str, list[str]] = {}
-    for node in found:
-        for name in node.features:
-            features.setdefault(name, []).append(node.name)
-        for one in node.gres:
-            for words in {one.name, f"{one.name}:{one.kind}" if one.kind else one.name}:
-                gres.setdefault(words, []).append(node.name)
-    return Nodes(
-        unusable=compress(node.name for node in found if not node.usable),
-        by_feature={name: compress(names) for name, names in features.items()},
-        by_gres={name: compress(names) for name, names in gres.items()},
-    )

@@ -150,6 +150,7 @@ def own_job(
         nodes=tuple(nodes[: plan.nodes]),
         node_list=node_list,
         started_s=(shown.start_time_s if shown else None) or now_s,
+        down=_down(plan, client, task),
     )
 
 
@@ -178,6 +179,18 @@ def _attempts(plan: Plan, task: str, job_id: str) -> int:
 def _earlier(plan: Plan, task: str) -> tuple[AttemptRecord, ...]:
     folder = RunFolder.of(plan).task(task) if task else RunFolder.of(plan)
     return attempts(read_ledger(folder.ledger))
+
+
+def _down(plan: Plan, client: SlurmClient, task: str) -> tuple[str, ...]:
+    """Nodes of attempts that left no end which Slurm has lost; none where it does not say."""
+    left = [one.nodes for one in _earlier(plan, task) if not one.ended_at]
+    if not left:
+        return ()
+    try:
+        names = set(expand(",".join(left)))
+        return tuple(node.name for node in client.nodes() if node.lost and node.name in names)
+    except SbtrainError:
+        return ()
 
 
 def _check_alone(plan: Plan, client: SlurmClient, task: str, job_id: str) -> None:

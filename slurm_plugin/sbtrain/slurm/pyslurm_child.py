@@ -55,6 +55,9 @@ def _nodes() -> Iterable[dict[str, object]]:
             "CPUTot": node.total_cpus,
             "CPUAlloc": node.allocated_cpus,
             "RealMemory": node.real_memory or 0,
+            "Sockets": node.sockets or 0,
+            "CoresPerSocket": node.cores_per_socket or 0,
+            "TmpDisk": node.temporary_disk or 0,
             "Gres": ",".join(f"{kind}:{count}" for kind, count in node.configured_gres.items()),
         }
 
@@ -77,6 +80,7 @@ def _partitions() -> Iterable[dict[str, object]]:
             "DefaultTime": _minutes(part.default_time),
             "MaxNodes": part.max_nodes,
             "MinNodes": part.min_nodes or 0,
+            "QoS": part.qos,
             "RootOnly": _yes(part.is_root_only),
             "ReqResv": _yes(part.requires_reservation),
             "AllowGroups": ",".join(part.allowed_groups),

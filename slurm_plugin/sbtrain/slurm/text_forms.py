@@ -241,6 +241,8 @@ def _block_node(pairs: Mapping[str, str]) -> NodeInfo:
         cpus_allocated=int(pairs["CPUAlloc"]),
         memory_mib=int(pairs["RealMemory"]),
         gres=read_gres(pairs.get("Gres", "")),
+        cores=int(pairs.get("Sockets", "0")) * int(pairs.get("CoresPerSocket", "0")),
+        tmp_disk_mib=int(pairs.get("TmpDisk", "0")),
     )
 
 
@@ -260,6 +262,7 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         default_time_s=read_elapsed(pairs["DefaultTime"]),
         max_nodes=None if max_nodes == "UNLIMITED" else int(max_nodes),
         min_nodes=int(pairs.get("MinNodes", "0")),
+        qos=_known(pairs.get("QoS", "")),
         access=PartitionAccess(
             groups=_some(pairs, "AllowGroups"),
             accounts=_some(pairs, "AllowAccounts"),

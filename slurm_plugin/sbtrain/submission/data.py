@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sbtrain_perf.errors import MissingExtraError, RequestError
+from sbtrain_perf.errors import MissingExtraError, RequestError, needs_extra
 from sbtrain_perf.request import DataSet, Plan
 
 if TYPE_CHECKING:
@@ -101,15 +101,19 @@ def _taken_along(root: bytes, link: bytes) -> Iterator[int]:
     yield from _sizes(link)
 
 
-def check_staging(plan: Plan) -> None:
+def check_staging(plan: Plan) -> tuple[str, str]:
     """Find out now what staging would say only in the job, after it has waited.
+
+    Returns:
+        What srun starts its ranks with, by the MPI library (empty: nothing is staged to more
+        than one node, or none is here), and what may go wrong; empty where nothing is known to.
 
     Raises:
         RequestError: the data refers to something outside of itself, or cannot be staged.
         MissingExtraError: a package is missing that staging needs.
     """
     if not plan.data.paths or plan.scratch_path is None:
-        return
+        return "", ""
     from sbtrain_staging.errors import StagingError
 
     try:
@@ -120,37 +124,48 @@ def check_staging(plan: Plan) -> None:
             f"--train-data: {error.message}",
             hint=f"{error.hint}; without --train-data the script reads the shared filesystem",
         ) from error
-    if plan.nodes > 1:
-        _check_mpi()
+    return _mpi() if plan.nodes > 1 else ("", "")
 
 
 def _check_source(path: Path) -> None:
-    from importlib.util import find_spec
-
     from sbtrain_staging.formats.hdf5_references import check_references, hdf5_files
     from sbtrain_staging.sources.scan import scan
 
     manifest = scan(path, holes=False)
     found = hdf5_files(manifest)
-    if found and find_spec("h5py") is None:
-        purpose = f"seeing what {manifest.shown(found[0])} refers to"
-        raise MissingExtraError("h5py", extra="staging", purpose=purpose)
+    if found:
+        _need("h5py", purpose=f"seeing what {manifest.shown(found[0])} refers to")
     check_references(manifest, found, given=path, parted=False)
 
 
-def _check_mpi() -> None:
-    """Whether this Python, which the job uses, can load MPI: in a process of its own."""
-    from sbtrain_jobs.process import run_command
+def _need(package: str, *, purpose: str) -> None:
+    from importlib.util import find_spec
 
-    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
+    if find_spec(package) is None:
+        raise MissingExtraError(package, extra="staging", purpose=purpose)
+
+
+def _mpi() -> tuple[str, str]:
+    """Which MPI this Python, which the job uses, loads, or why none: in a process of its own.
+
+    Where it has mpi4py and no library, the nodes of the job may still have one.
+    """
+    from sbtrain_jobs.process import run_command
+    from sbtrain_perf.extras import install_extras
+
+    purpose = "staging to more than one node"
+    _need("mpi4py", purpose=purpose)
+    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    code += "print(MPI.get_vendor()[0])"
     tried = run_command([sys.executable, "-P", "-c", code], timeout_s=60.0, check="keep")
     if tried.returncode == 0:
-        return
+        return ("pmix" if "open mpi" in tried.stdout.lower() else "pmi2"), ""
     said = [line for line in tried.stderr.splitlines() if line and not line.startswith(" ")]
-    raise RequestError(
-        "staging to more than one node needs MPI, which cannot be loaded: "
-        f"{' '.join(said[1:2]) or 'its process ended without a word'}",
-        hint="load the site's MPI module, or pip install 'sbtrain[staging,mpich]'",
+    return "", (
+        f"{purpose} needs an MPI library, which cannot be loaded here: "
+        f"{' '.join(said[1:2]) or 'its process ended without a word'}; where the job's nodes "
+        "lack it too, each reads the data where it lies: load the site's MPI module, or "
+        f"{install_extras('mpich')}"
     )
 
 
@@ -158,14 +173,8 @@ def _samples(paths: Sequence[Path]) -> int | None:
     """Samples of all files together; None unless every one is HDF5 that tells."""
     if not paths or any(path.suffix not in _HDF5 or path.is_dir() for path in paths):
         return None
-    try:
+    with needs_extra("perf", purpose="counting the samples (or say --train-samples)"):
         from h5py import File
-    except ModuleNotFoundError as error:
-        if error.name != "h5py":
-            raise
-        raise MissingExtraError(
-            "h5py", extra="perf", purpose="counting the samples (or say --train-samples)"
-        ) from error
     total = 0
     for path in paths:
         try:

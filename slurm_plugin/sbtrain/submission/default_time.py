@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from sbtrain.submission.queue import Known, ask_known
+from sbtrain.submission.queue import Known
 from sbtrain_perf.request import slurm_partition
 from sbtrain_perf.wording import duration
 
 if TYPE_CHECKING:
-    from sbtrain.slurm.kept_answers import KeptAnswers
     from sbtrain.submission.asked import Asked
     from sbtrain_perf.decision import Decision
     from sbtrain_perf.request import ClusterShape, Plan
-
-LONG_S = 600.0  # Slurm is asked for the sake of longer runs only
 
 
 def with_default_time(
@@ -24,7 +21,6 @@ def with_default_time(
     shape: ClusterShape,
     *,
     known: Known,
-    answers: KeptAnswers | None,
 ) -> Decision:
     """The decision, with what the default time of its partition does to the run."""
     plan = decision.chosen
@@ -33,8 +29,6 @@ def with_default_time(
     if any(word.startswith("--time=") for word in plan.sbatch_options):
         return decision
     runs_s = plan.prediction.total_s - plan.prediction.queue_s
-    if answers is not None and not known.partitions and not known.silence and runs_s > LONG_S:
-        known = ask_known(answers, nodes=False)
     default_s = _default_s(plan, shape, known)
     if default_s is None or runs_s <= default_s:
         return decision

@@ -10,35 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sbtrain.sites.tiers import may_be_pushed
 from sbtrain.slurm.client import PartitionInfo, QueuedJob
-from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.hostlist import expand
+from sbtrain.slurm.node_kinds import names_in
 
 MOST_CLAIMS = 500  # of waiting jobs, as many as Slurm's scheduler looks at in one round
 MOST_MOMENTS = 400  # at which nodes come free, of which some are left out where there are more
 LONGEST_S = 365 * 86_400.0  # where nothing says when nodes come free, as Slurm itself has it
-_NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 
 _Times = NDArray[np.float64]
-
-
-@cache
-def names_in(text: str) -> frozenset[str]:
-    """The nodes of a host list; none of one that cannot be read."""
-    try:
-        return frozenset(expand(text))
-    except LaunchError:
-        return frozenset()
-
-
-def may_be_pushed(partition: PartitionInfo) -> bool:
-    """Its jobs make way for those of a higher tier."""
-    return bool(set(partition.preempt_mode.split(",")) - _NO_PREEMPTION)
 
 
 class FreeNodes:

@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING
 
 from sbtrain.errors import HeterogeneousError, ScriptError
 from sbtrain.home import learnt_coefficients
-from sbtrain.options.argv import CommandLine, heterogeneous, last_value
+from sbtrain.options.argv import CommandLine, given, heterogeneous, last_value
 from sbtrain.options.directives import DirectiveError, Directives, read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
 from sbtrain.slurm.kept_answers import KeptAnswers
-from sbtrain.submission.asked import Asked, ask, asked_signal, environment_settings
+from sbtrain.submission.asked import (
+    GPU_OPTIONS,
+    Asked,
+    ask,
+    asked_signal,
+    environment_settings,
+)
 from sbtrain.submission.default_time import with_default_time
-from sbtrain.submission.launch_lines import launch_lines
+from sbtrain.submission.launch_lines import launch_lines, launched_programs
 from sbtrain.submission.queue import (
     Known,
     Waits,
@@ -32,6 +38,7 @@ from sbtrain.submission.queue import (
     queue_waits,
 )
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
+from sbtrain.submission.script_gpus import leaves_gpus_alone
 from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import Launch, NodeRange, slurm_partition
@@ -144,28 +151,40 @@ def decide(
     client: SlurmClient | None = None,
     *,
     closed: Mapping[str, str] = NONE_CLOSED,
+    to_run: bool = True,
 ) -> Planned:
     """Plan it.
 
     Args:
         client: is asked about partitions, nodes and the queue; None: not at all.
         closed: partitions that have refused the job, and why.
+        to_run: now. Otherwise nothing is asked of the queue, and a site file may be another
+            cluster's.
 
     Raises:
         SiteError: the site file is missing or wrong.
         CoefficientsError: what was learnt cannot be read.
         RequestError, PlanError: the request does not say enough, or not for this site.
     """
-    from sbtrain.sites.site_file import load_site
+    from sbtrain.sites.layers import load_site, stale_note
+    from sbtrain.sites.shape import without_gpus
     from sbtrain_perf.coefficients import load_coefficients
 
-    shape = load_site(asked.options.site, around.environ)
-    if asked.launch == "ranks":
-        _check_partition(asked.request.partition, shape)
     answers = _answers(asked, around, client)
-    known, warnings = Known(), list[str]()
+    known = Known() if answers is None else ask_known(answers, anew=to_run and asked.opened)
+    runs = to_run and not asked.options.explain
+    site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
+    shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
+    if _wants_no_gpus(asked):
+        shape = without_gpus(shape)
+    blind = site.invented and bool(known.silence) and runs
+    if blind:
+        asked = dataclasses.replace(asked, opened=False)
+    elif asked.launch == "ranks":
+        _check_partition(asked.request.partition, shape)
+    if not to_run:
+        answers = None
     if answers is not None and _is_open(asked):
-        known = ask_known(answers, nodes=asked.opened)
         shape, left_out = fitted(asked, shape, known, closed)
         warnings += [f"{name} is left out: {why}" for name, why in left_out.items()]
         asked = _in_default_partition(asked, shape, known)
@@ -181,6 +200,9 @@ def decide(
     if invented:
         asked = dataclasses.replace(asked, request=_without_limit(asked.request))
     decision = planner.plan(asked.request, shape)
+    if blind:
+        warnings.append(f"{known.silence}; nothing is predicted, and sbatch decides")
+        asked, decision = _unplanned(planner, asked, shape, why=known.silence)
     weighed = any(row.nodes for row in decision.rows)
     if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
         # A prediction may be far off, above all for what never ran: the user's word counts.
@@ -191,14 +213,15 @@ def decide(
             asked, decision = unbound, without
     if decision.chosen is None and asked.launch == "script":
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
-        asked, decision = _unplanned(planner, asked, shape, decision)
+        why = decision.refusal
+        asked, decision = _unplanned(planner, asked, shape, why=why, refused=decision)
     if answers is not None and asked.opened and _is_open(asked):
         waits = queue_waits(asked, decision.rows, shape, known, answers, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
     if not invented:
-        decision = with_default_time(asked, decision, shape, known=known, answers=answers)
+        decision = with_default_time(asked, decision, shape, known=known)
     if decision.chosen is not None:
         plan = placed(decision.chosen, asked.script, now=now)
         if invented:
@@ -310,10 +333,15 @@ def _in_default_partition(asked: Asked, shape: ClusterShape, known: Known) -> As
 
 
 def _unplanned(
-    planner: _Planner, asked: Asked, shape: ClusterShape, refused: Decision
+    planner: _Planner,
+    asked: Asked,
+    shape: ClusterShape,
+    *,
+    why: str,
+    refused: Decision | None = None,
 ) -> tuple[Asked, Decision]:
-    """A script that starts its ranks itself needs no plan to run: what it asked for stays as
-    it is, and how it is run is that of the smallest job."""
+    """What needs no plan to run: what it asked for stays as it is, and how it is run is that of
+    the smallest job."""
     small = dataclasses.replace(
         asked.request,
         partition=None,
@@ -325,13 +353,13 @@ def _unplanned(
     )
     decision = planner.plan(small, shape)
     if decision.chosen is None:
-        return asked, refused
+        return asked, refused or decision
     plan = dataclasses.replace(
         decision.chosen,
         nodes=asked.request.nodes.low,
         sbatch_options=asked.request.sbatch_options,
         steps_known=False,
-        reason=f"nothing is predicted: {refused.refusal}",
+        reason=f"nothing is predicted: {why}",
     )
     decision = dataclasses.replace(decision, chosen=plan)
     return dataclasses.replace(asked, opened=False), decision
@@ -344,6 +372,19 @@ def _is_open(asked: Asked) -> bool:
         return request.partition is None
     several = request.partition is None or "," in request.partition
     return several or request.nodes.low != request.nodes.high
+
+
+def _wants_no_gpus(asked: Asked) -> bool:
+    """Nobody asked for any, and what is started can use none."""
+    if given(asked.settings, *GPU_OPTIONS):
+        return False
+    if asked.launch == "ranks":
+        return leaves_gpus_alone(asked.script)
+    each = [
+        list(launched_programs([line], folders=(asked.script.folder,)))
+        for line in asked.launches
+    ]
+    return bool(each) and all(one and all(map(leaves_gpus_alone, one)) for one in each)
 
 
 def _value(decision: Decision) -> float:

@@ -13,16 +13,24 @@ import grp
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sbtrain.errors import SlurmError, SlurmMissingError
 from sbtrain.options.argv import Setting, given, last_value
+from sbtrain.slurm.cluster_config import NO_CONFIG, ClusterConfig
 from sbtrain.slurm.gres import read_gres
-from sbtrain.slurm.kept_answers import NO_NODES, KeptAnswers, Nodes
+from sbtrain.slurm.kept_answers import (
+    NODES_AGAIN_S,
+    NODES_S,
+    PARTITIONS_S,
+    KeptAnswers,
+)
+from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
+from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
-from sbtrain.submission.free_nodes import FreeNodes, may_be_pushed, names_in
+from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_perf.request import slurm_partition
 from sbtrain_perf.wording import count, duration
 
@@ -45,7 +53,18 @@ class Known:
 
     partitions: tuple[PartitionInfo, ...] = ()
     nodes: Nodes = NO_NODES
+    config: ClusterConfig = NO_CONFIG
+    limits: UserLimits = NO_LIMITS
     silence: str = ""
+
+    @property
+    def site(self) -> dict[str, Any] | None:
+        """In the form of a site file; None where Slurm tells nothing."""
+        from sbtrain.sites.discovery import discovered
+
+        if not self.partitions:
+            return None
+        return discovered(self.partitions, self.nodes.kinds, self.config)
 
     def of(self, partition: Partition) -> PartitionInfo | None:
         name = slurm_partition(partition.name)
@@ -62,10 +81,14 @@ class Waits:
     silence: str = ""
 
 
-def ask_known(answers: KeptAnswers, *, nodes: bool) -> Known:
+def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
+    """anew: which nodes can be used now matters, and not only which there are."""
     try:
         return Known(
-            partitions=answers.partitions(), nodes=answers.nodes() if nodes else NO_NODES
+            partitions=answers.partitions(),
+            nodes=answers.nodes(most_s=NODES_S if anew else PARTITIONS_S),
+            config=answers.config(),
+            limits=_limits(answers) if anew else NO_LIMITS,
         )
     except SlurmMissingError:
         return Known()
@@ -73,67 +96,46 @@ def ask_known(answers: KeptAnswers, *, nodes: bool) -> Known:
         return Known(silence=error.message)
 
 
-def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
-    """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
-    of a higher tier, on some of the nodes of one that may be preempted."""
-    weak = [one for one in partitions if may_be_pushed(one)]
-    return frozenset(
-        one.name
-        for one in partitions
-        if any(
-            one.priority_tier > other.priority_tier
-            and names_in(one.nodes) & names_in(other.nodes)
-            for other in weak
-        )
-    )
+def _limits(answers: KeptAnswers) -> UserLimits:
+    """None where the accounting does not tell: Slurm's own word on the job does."""
+    try:
+        return answers.limits()
+    except SlurmError:
+        return NO_LIMITS
 
 
 def fitted(
     asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
 ) -> tuple[ClusterShape, dict[str, str]]:
     """The cluster as the job may use it, and why partitions are left out. A partition that
-    takes no such job goes, unless none takes it: then sbatch says why. Of the others, those
-    that push running jobs aside are marked, and none has more nodes than may be had.
+    takes no such job goes, unless none takes it: then sbatch says why. None of the others has
+    more nodes than may be had.
 
     Args:
         closed: partitions of Slurm that have refused the job, and why.
     """
-    pushing = pushing_aside(known.partitions)
     if not any(known.of(one) for one in shape.partitions):
         return shape, {}
     kept, left_out = [], {}
     for one in shape.partitions:
         info = known.of(one)
-        why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known.nodes)
+        limit = _limit(asked, one, info, known.limits)
+        why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known, limit)
         if why or info is None:
             left_out[one.name] = why
             continue
-        most = min(len(usable_nodes(asked, one, info, known.nodes)), info.max_nodes or MOST)
+        usable = len(usable_nodes(asked, one, info, known.nodes))
+        most = min(usable, info.max_nodes or MOST, limit.nodes or MOST)
         kept.append(
-            dataclasses.replace(
-                one,
-                max_nodes_per_job=min(most, one.max_nodes_per_job),
-                preempts_others=one.preempts_others or info.name in pushing,
-            )
+            dataclasses.replace(one, max_nodes_per_job=min(most, one.max_nodes_per_job))
         )
     wanted = {name for name in (asked.request.partition or "").split(",") if name}
     if not wanted:
         wanted = {slurm_partition(one.name) for one in shape.partitions}
     if not any(slurm_partition(one.name) in wanted for one in kept):
-        return marked(shape, pushing), {}
+        return shape, {}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
     return dataclasses.replace(shape, partitions=tuple(kept)), told
-
-
-def marked(shape: ClusterShape, pushing: Collection[str]) -> ClusterShape:
-    """Partitions whose jobs Slurm lets push others aside, as the site file may mark them."""
-    partitions = (
-        dataclasses.replace(one, preempts_others=True)
-        if slurm_partition(one.name) in pushing
-        else one
-        for one in shape.partitions
-    )
-    return dataclasses.replace(shape, partitions=tuple(partitions))
 
 
 def usable_nodes(
@@ -162,7 +164,25 @@ def _features(constraint: str) -> Iterator[list[str]]:
         yield constraint.split("|")
 
 
-def _closed(asked: Asked, one: Partition, info: PartitionInfo | None, nodes: Nodes) -> str:
+def _limit(
+    asked: Asked, one: Partition, info: PartitionInfo | None, limits: UserLimits
+) -> Limit:
+    """What the accounting allows the job in a partition, in whole nodes."""
+    if info is None:
+        return NO_LIMIT
+    account, qos = (last_value(asked.settings, name) or "" for name in ("account", "qos"))
+    found = limits.of(info.name, info.qos, account=account, qos=qos)
+    nodes = MOST if found.nodes is None else found.nodes
+    if found.cpus is not None:
+        nodes = min(nodes, found.cpus // one.cores_per_node)
+    if found.gpus is not None and one.gpus_per_node:
+        nodes = min(nodes, found.gpus // one.gpus_per_node)
+    return dataclasses.replace(found, nodes=None if nodes == MOST else nodes)
+
+
+def _closed(
+    asked: Asked, one: Partition, info: PartitionInfo | None, known: Known, limit: Limit
+) -> str:
     """Why Slurm would never start the job in a partition; empty: it would."""
     if info is None:
         return "Slurm has no such partition"
@@ -174,12 +194,16 @@ def _closed(asked: Asked, one: Partition, info: PartitionInfo | None, nodes: Nod
         return shut
     if info.max_time_s is not None and (request.time_limit_s or 0) > info.max_time_s:
         return f"its jobs may take {duration(info.max_time_s)} at most"
+    if limit.wall_s is not None and (request.time_limit_s or 0) > limit.wall_s:
+        return f"your jobs may take {duration(limit.wall_s)} at most (account or QOS)"
+    if limit.nodes is not None and limit.nodes < max(request.nodes.low, info.min_nodes):
+        return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:
         return f"its jobs have {info.min_nodes} nodes at least"
     if not _required(asked) <= names_in(info.nodes):
         return "it does not hold all nodes of --nodelist"
     least = max(request.nodes.low, info.min_nodes)
-    may_have = len(usable_nodes(asked, one, info, nodes))
+    may_have = len(usable_nodes(asked, one, info, known.nodes))
     if may_have < least <= info.node_count:
         return f"{count(may_have, 'node')} of it can run the job now, and it needs {least}"
     return ""
@@ -251,7 +275,7 @@ def queue_waits(
         queue, nodes = answers.queue(), known.nodes
         free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
         if free.doubtful:
-            nodes = answers.nodes(doubted=True)
+            nodes = answers.nodes(most_s=NODES_AGAIN_S)
             free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
     except SlurmMissingError:
         return Waits()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.record.ledger import (
+    LOST_DETAIL,
     AttemptRecord,
     Ledger,
     LedgerEntry,
     LedgerEvent,
     attempts,
-    cause_of_lost,
+    end_of_lost,
     next_attempt,
     read_ledger,
 )
@@ -124,8 +126,19 @@ def test_attempts_are_numbered_by_slurm_and_the_ledger(
     assert next_attempt(records, restart_count) == number
 
 
-def test_an_attempt_without_an_end_was_lost_to_its_notice_or_its_node() -> None:
-    (silent,) = attempts([entry("started")])
-    assert cause_of_lost(silent) == "node-fail"
-    (warned,) = attempts([entry("started"), entry("notice", cause="preempted")])
-    assert cause_of_lost(warned) == "preempted"
+@pytest.mark.parametrize(
+    ("told", "down", "end"),
+    [
+        ((), (), ("unknown", LOST_DETAIL)),  # the supervisor alone was killed
+        ((), ("c9",), ("unknown", LOST_DETAIL)),
+        ((), ("c2", "c9"), ("node-fail", f"{LOST_DETAIL}; node c2 lost")),
+        (("preempted",), (), ("preempted", LOST_DETAIL)),
+        (("preempted",), ("c1", "c2"), ("preempted", f"{LOST_DETAIL}; nodes c[1-2] lost")),
+    ],
+)
+def test_an_attempt_without_an_end_was_lost_to_its_notice_or_a_node_that_is_down(
+    told: tuple[str, ...], down: tuple[str, ...], end: tuple[str, str]
+) -> None:
+    started = replace(entry("started"), nodes="c[1-3]")
+    (record,) = attempts([started, *(entry("notice", cause=cause) for cause in told)])
+    assert end_of_lost(record, down) == end

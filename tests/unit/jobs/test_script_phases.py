@@ -337,6 +337,19 @@ def test_a_script_that_saves_in_its_trap(make_run: MakeRun, resumable: bool) -> 
     assert resumable or run.output == ""
 
 
+def test_a_script_that_saves_in_its_trap_while_slurm_is_away(make_run: MakeRun) -> None:
+    """It may be a preemption, and its exit status does not tell."""
+    run = make_run(shell("trap 'exit 0' USR1", "echo here > here") + WAITS, resumable=True)
+    run.say_cause("error")
+    run.start()
+    run.wait_for(lambda: written(run, "here"))
+    run.signal(USR1)
+    run.wait_for(lambda: "waiting for Slurm" in run.output)
+    run.say_cause("preempted")
+    assert run.wait() == 85, run.output
+    assert run.requeues == ["7"]
+
+
 def test_ranks_train_to_the_end(make_run: MakeRun) -> None:
     run = make_run(shell("echo before", srun(3), "echo after"), steps=5)
     run.start()

@@ -39,6 +39,7 @@ from sbtrain_jobs.wire.messages import (
 )
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.errors import MissingExtraError, PlanError
+from sbtrain_perf.extras import install_extras
 from sbtrain_perf.request import DataSet, Plan, Role
 
 
@@ -659,5 +660,5 @@ def test_missing_tensorflow_is_named_with_its_extra(tmp_path: Path) -> None:
     assert done.returncode == MissingExtraError.exit_code
     assert done.stderr == (
         "sbtrain: this run needs the Python package 'tensorflow', which is not installed "
-        "(pip install 'sbtrain[tensorflow]')\n"
+        f"({install_extras('tensorflow')})\n"
     )

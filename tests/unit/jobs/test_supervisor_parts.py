@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -30,7 +31,12 @@ from sbtrain_perf.errors import SbtrainError
 from sbtrain_perf.request import Role
 
 JOB = SlurmJob(
-    job_id="7", restart_count=0, nodes=("c1", "c2"), node_list="c[1-2]", started_s=time.time()
+    job_id="7",
+    restart_count=0,
+    nodes=("c1", "c2"),
+    node_list="c[1-2]",
+    started_s=time.time(),
+    down=("c3",),
 )
 
 
@@ -221,6 +227,26 @@ def test_an_answer_from_before_the_notice_is_not_the_last(
     assert not inquiry.open
 
 
+def test_between_the_answer_and_its_arrival_a_question_is_open() -> None:
+    """Who sees none open, and then no event, takes it that nothing is known."""
+    seen: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    came: queue.SimpleQueue[CauseFound] = queue.SimpleQueue()
+
+    def sink(found: CauseFound) -> None:
+        threading.Thread(target=lambda: seen.put(inquiry.open), daemon=True).start()
+        time.sleep(0.3)
+        if not seen.empty():
+            seen.put(True)  # it was answered before the event had come
+        came.put(found)
+
+    inquiry = CauseInquiry(Answers("preempted"), "7", sink=sink)
+    inquiry.ask()
+    assert came.get(timeout=30).cause == "preempted"
+    assert seen.get(timeout=30) is False
+    time.sleep(0.05)
+    assert seen.empty()
+
+
 def test_slurm_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cause, "ANSWER_WITHIN_S", 0.2)
     answers = Answers("preempted")
@@ -337,7 +363,7 @@ def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     first = record(tmp_path)
     first.steps_done(StepsDone(rank=0, first=1, seconds=(1.0, 2.0, 4.0, 8.0)))
     first.close()
-    earlier = AttemptRecord(attempt=0, job_id="7", started_at="x", nodes="c1")
+    earlier = AttemptRecord(attempt=0, job_id="7", started_at="x", nodes="c3")
     empty = AttemptRecord(attempt=1, job_id="7", started_at="x", nodes="c1")
     second = record(tmp_path, attempt=2, earlier=(earlier, empty))
     second.steps_done(StepsDone(rank=1, first=3, seconds=(1.0,)))
@@ -354,7 +380,7 @@ def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     ]
     assert [(entry.attempt, entry.cause) for entry in ends] == [
         (0, "node-fail"),
-        (1, "node-fail"),
+        (1, "unknown"),
     ]
 
 

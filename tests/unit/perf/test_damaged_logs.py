@@ -80,3 +80,20 @@ def test_a_log_left_open_is_read_whole(tmp_path: Path) -> None:
     timings = read_timing_log(path)
     assert [len(rank.step) for rank in timings.ranks] == [500, 500]
     assert timings.described("parameters") == 77_850.0
+
+
+def test_damage_is_not_taken_for_a_newer_format(tmp_path: Path) -> None:
+    whole = log_bytes(tmp_path / "timings.h5", closed=True)
+    path = tmp_path / "damaged.h5"
+    chance, said = random.Random(5), list[str]()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        at = chance.randrange(4096) if chance.random() < 0.7 else chance.randrange(len(whole))
+        damaged[at] = chance.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            read_timing_log(path)
+        except TimingLogError as error:
+            said.append(error.message)
+    assert len(said) > 50
+    assert not any("HDF5 2.0 or newer" in message for message in said)

@@ -43,6 +43,26 @@ def test_sizes_are_read_as_sbatch_reads_them(text: str, mib: int | None) -> None
     assert read_mib(text) == mib
 
 
+@pytest.mark.parametrize(
+    ("options", "types", "gpus"),
+    [
+        (("--gres=gpu:4",), set(), 4),
+        (("--gres=gpu",), set(), 1),
+        (("--gres=gpu:K80:2",), {"k80"}, 2),
+        (("--gres=gpu:k80=2",), {"k80"}, 2),
+        (("--gres=gpu:3090:2",), {"3090"}, 2),
+        (("--gres=gpu:2080ti:2,shard:1",), {"2080ti"}, 2),
+        (("--gres=gpu:1g.5gb:7",), {"1g.5gb"}, 7),
+        (("--gpus-per-node=k80:2",), {"k80"}, 2),
+        (("--gpus-per-node", "3090:2"), {"3090"}, 2),
+        (("--gpus-per-node=2",), set(), 2),
+    ],
+)
+def test_types_of_gpus(options: tuple[str, ...], types: set[str], gpus: int) -> None:
+    asked = AskedHardware.of(options)
+    assert (asked.gpu_types, asked.gpus_per_node) == (types, gpus)
+
+
 def test_a_type_of_gpu_alone_asks_for_one() -> None:
     assert AskedHardware.of(("--gpus=k80,p100:2",)).gpus == 3
     assert AskedHardware.of(("--gpus=k80:",)).gpus == 0

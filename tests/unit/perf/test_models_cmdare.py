@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 from sbtrain_perf.models import parameter_server as ps
 from sbtrain_perf.models.residual_network import (
     CLASSES,
@@ -17,13 +19,7 @@ from sbtrain_perf.models.residual_network import (
     ResidualNetwork,
     recognise,
 )
-from sbtrain_perf.models.step_time import (
-    PUBLISHED_GPUS,
-    GpuFigures,
-    StepTerms,
-    speed_ratio,
-    step_s,
-)
+from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 
 positive = st.floats(1e-3, 1e3)
 
@@ -157,5 +153,5 @@ def test_relative_speed_of_gpus() -> None:
     assert 1.2 < speed_ratio(v100, p100) < 1.65
     assert speed_ratio(k80, k80) == 1.0
     assert math.isclose(speed_ratio(p100, k80) * speed_ratio(k80, p100), 1.0, rel_tol=0.15)
-    twice = GpuFigures(peak_tflops=2 * k80.peak_tflops, memory_bytes_s=2 * k80.memory_bytes_s)
+    twice = replace(k80, peak_tflops=2 * k80.peak_tflops, memory_bytes_s=2 * k80.memory_bytes_s)
     assert speed_ratio(twice, k80) == pytest.approx(2.0)

@@ -62,11 +62,22 @@ def test_no_line_is_wider_than_asked_and_no_word_is_lost(
     assert words - {"-"} <= set(shown)
 
 
-def test_prose_is_never_wider_than_100_columns_and_words_stay_whole() -> None:
+def test_prose_fits_the_width_and_words_stay_whole() -> None:
     text = "a-long-word-" * 9 + " and " + "short words " * 40
-    assert max(map(len, wrapped("short words " * 40, width=300))) <= 100
+    for width in (60, 80, 120, 300):
+        assert width - 6 < max(map(len, wrapped("short words " * 40, width=width))) <= width
     for width in (10, 60, 100):
         assert " ".join(wrapped(text, width=width, hanging="")).split() == text.split()
+
+
+def test_a_block_s_first_cell_is_cut_where_it_is_wider_than_all() -> None:
+    columns = [Column(title=name) for name in ("run", "state", "why")]
+    rows = [("r" * 83, "failed", "because"), ("short", "lost", "nobody knows")]
+    for width in (60, 80):
+        _, first, second = laid_out(columns, rows, width=width)
+        assert max(map(len, [*first, *second])) <= width
+        assert "".join(first[:2]) == "r" * 83
+        assert second[0] == "short"
 
 
 @pytest.mark.parametrize("unit", ["s", "min", "h", "d", "x", "%"])

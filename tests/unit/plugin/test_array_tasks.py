@@ -48,10 +48,14 @@ def test_a_tasks_name_means_that_task_alone(
         why = sbtrainctl("why", name, "--json", cwd=tmp_path, environ=environ)
         assert json.loads(why.stdout)["run_id"] == f"digits-7-{task}"
     said = sbtrainctl("status", "7", "--json", cwd=tmp_path, environ=environ)
-    assert [one["job_id"] for one in json.loads(said.stdout)] == ["7_0", "7_1"]
+    (status,) = json.loads(said.stdout)
+    assert [(one["state"], one["numbers"]) for one in status["tasks"]] == [
+        ("unknown", "2-3"),
+        ("completed", "0-1"),
+    ]
 
 
-@pytest.mark.parametrize("command", ["status", "why"])
+@pytest.mark.parametrize("command", ["status", "logs", "why"])
 @pytest.mark.parametrize("task", ["9", "01", "x", "../7"])
 def test_a_task_that_the_array_does_not_have_is_an_error(
     tmp_path: Path, array: Path, environ: dict[str, str], command: str, task: str
@@ -68,7 +72,7 @@ def test_a_job_that_is_no_array_has_no_tasks(tmp_path: Path, environ: dict[str, 
     assert "job 8 has no array task '1'" in said.stderr
 
 
-@pytest.mark.parametrize("command", ["status", "why"])
+@pytest.mark.parametrize("command", ["status", "logs", "why"])
 def test_an_empty_name_is_an_error(
     tmp_path: Path, array: Path, environ: dict[str, str], command: str
 ) -> None:
@@ -77,7 +81,9 @@ def test_an_empty_name_is_an_error(
     assert "the name of the run or job is empty" in said.stderr
 
 
-@pytest.mark.parametrize("command", ["status", "why", "refit", "plan", "site", "cluster"])
+@pytest.mark.parametrize(
+    "command", ["status", "logs", "why", "refit", "plan", "site", "cluster"]
+)
 def test_help_shows_a_percent_sign_as_one(
     tmp_path: Path, environ: dict[str, str], command: str
 ) -> None:

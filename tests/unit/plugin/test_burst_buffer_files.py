@@ -11,7 +11,7 @@ import pytest
 
 from sbtrain.errors import SiteError
 from sbtrain.sites.burst_buffer import BurstBufferFiles, burst_buffer_files, lua_string
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain_jobs.process import run_command
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "burst_buffer.lua"
@@ -37,7 +37,7 @@ if arg[5] ~= "stay" then told("job_teardown", 7, script, "false") end
 
 
 def files_for(burst: str, python: str = sys.executable) -> BurstBufferFiles:
-    return burst_buffer_files(load_site("private", {}), burst_path=burst, python=python)
+    return burst_buffer_files(load_site("private", {}).shape, burst_path=burst, python=python)
 
 
 def played(folder: Path, script: str, *, lua: str, stay: bool = False) -> str:
@@ -71,7 +71,9 @@ def test_the_text_is_a_pure_function_of_the_site() -> None:
 
 def test_a_site_without_a_burst_tier_says_what_to_add() -> None:
     with pytest.raises(SiteError, match="no burst_path") as caught:
-        burst_buffer_files(load_site("private", {}), burst_path=None, python="/usr/bin/python3")
+        burst_buffer_files(
+            load_site("private", {}).shape, burst_path=None, python="/usr/bin/python3"
+        )
     assert "burst_path =" in caught.value.hint
 
 

@@ -12,6 +12,7 @@ from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from fake_slurm import FakeSlurm
 from run_folders import ended, make_run, started, tell
 from sbtrain.commands.status import under_way
+from sbtrain.errors import SlurmTimeoutError
 from sbtrain.runs.run_list import append_run
 from sbtrain.runs.run_status import RunStatus, overview
 from sbtrain.slurm.client import Submission
@@ -134,7 +135,9 @@ def test_a_damaged_ledger_line_costs_itself_alone(
 def test_damaged_progress_is_none(tmp_path: Path, content: bytes) -> None:
     run = make_run(tmp_path, "7")
     tell(run, started(0))
-    (status,) = overview([run], FakeSlurm()).runs
+    slurm = FakeSlurm()
+    slurm.fail_next("jobs_by_id", SlurmTimeoutError("Slurm does not answer"))
+    (status,) = overview([run], slurm).runs
     events = Path(run.run_dir) / "attempts/0/events.jsonl"
     events.parent.mkdir(parents=True)
     events.write_bytes(progress("1", "10"))

@@ -11,7 +11,7 @@ import pytest
 
 from sbtrain.commands.ctl import run
 from sbtrain.options.argv import Setting
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain.submission.asked import environment_settings
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.job import job_of
@@ -73,6 +73,9 @@ def site(tmp_path: Path) -> str:
         ("--mem-per-gpu=90G", "big", None),  # of no number of GPUs
         ("--gpus-per-task=3 --ntasks-per-node=2", "big", "6 GPUs a node were asked for (--gpu"),
         ("--gpus-per-task=p100:4", "big", None),
+        ("--gpus-per-node=P100:4", "both:P100", None),
+        ("--gpus-per-node=P100:2", "both:K80", "another type of GPU was asked for"),
+        ("--gpus-per-node=2", "both:K80", "GPUs without a type were asked for"),
         ("-G 9", "big", "9 GPUs were asked for (--gpus), it gives one job 8"),
         ("-G 5 -N 1", "big", "5 GPUs were asked for (--gpus), it gives one job 4"),
         ("-G 8", "big", None),
@@ -84,7 +87,7 @@ def site(tmp_path: Path) -> str:
 def test_what_a_partition_cannot_give(
     words: str, partition: str, reason: str | None, site: str
 ) -> None:
-    (one,) = (p for p in load_site(site, {}).partitions if p.name == partition)
+    (one,) = (p for p in load_site(site, {}).shape.partitions if p.name == partition)
     nodes = NodeRange(high=1 if "-N 1" in words else None)
     request = Request(script="train.py", sbatch_options=tuple(words.split()), nodes=nodes)
     said = partition_refusal(one, job_of(request, load_coefficients()))

@@ -8,7 +8,8 @@ import pytest
 
 from fake_slurm_cluster import fake_partition
 from sbtrain.slurm.client import QueuedJob
-from sbtrain.submission.free_nodes import LONGEST_S, FreeNodes, names_in
+from sbtrain.slurm.node_kinds import names_in
+from sbtrain.submission.free_nodes import LONGEST_S, FreeNodes
 
 NOW_S = 1_000_000.0
 HOUR = 3_600.0

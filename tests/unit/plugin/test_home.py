@@ -10,8 +10,7 @@ import pytest
 
 from sbtrain.errors import HomeError
 from sbtrain.home import home, learnt_coefficients, made_home
-from sbtrain.runs.run_list import ListedRun, append_run, find_run, read_runs
-from sbtrain_perf.errors import RequestError
+from sbtrain.runs.run_list import ListedRun, append_run, read_runs
 
 
 def run(number: int) -> ListedRun:
@@ -73,20 +72,6 @@ def test_submissions_at_once_do_not_tear_lines(tmp_path: Path) -> None:
     assert sorted(int(one.job_id) for one in found) == [
         100 * w + n for w in range(4) for n in range(20)
     ]
-
-
-def test_a_run_is_found_by_either_id() -> None:
-    runs = (run(1), run(12), run(12))
-    assert find_run("r-1", runs) == (run(1), "")
-    assert find_run("12", runs) == (run(12), "")
-    assert find_run("12_3", runs) == (run(12), "3")
-    assert find_run("r-12-3", runs) == (run(12), "3")
-    for unknown in ("2", "2_1", "_1", "12_", "1 2"):
-        with pytest.raises(RequestError, match=f"no run or job '{unknown}'"):
-            find_run(unknown, runs)
-    for empty in ("", " "):
-        with pytest.raises(RequestError, match="is empty"):
-            find_run(empty, runs)
 
 
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:

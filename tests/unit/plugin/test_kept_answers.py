@@ -109,7 +109,9 @@ def test_doubted_nodes_are_asked_about_again_though_not_all_the_time(
     slurm = Counting()
     ask(slurm, environ)
     for at_s, times in ((NODES_AGAIN_S - 1, 1), (NODES_AGAIN_S, 2), (NODES_AGAIN_S + 9, 2)):
-        KeptAnswers(slurm, environ, now=lambda at_s=at_s: 1e6 + at_s).nodes(doubted=True)
+        KeptAnswers(slurm, environ, now=lambda at_s=at_s: 1e6 + at_s).nodes(
+            most_s=NODES_AGAIN_S
+        )
         assert slurm.asked["nodes"] == times
 
 

@@ -232,3 +232,19 @@ def test_a_run_touches_its_own_job_alone(slurm: Slurm) -> None:
     assert control.end_cause(own) == "requeued"
     restarts = {job.job_id: job.restarts for job in slurm.client.jobs()}
     assert restarts == {own: 1, other: 0}
+
+
+def test_lost_nodes_of_an_attempt_that_left_no_end_are_named(slurm: Slurm) -> None:
+    number = slurm.submit()
+    ledger = Ledger(RunFolder.of(slurm.plan).ledger)
+    assert slurm.own(number).down == ()
+    began = LedgerEntry(event="started", attempt=0, at="now", job_id=number, nodes="c[1-3]")
+    ledger.append(began)
+    assert slurm.own(number).down == ()  # the supervisor alone was killed
+    for lost in ("c2", "g1"):
+        slurm.client.lose_node(lost)
+    assert slurm.own(number).down == ("c2",)
+    slurm.client.fail_next("nodes", SlurmTimeoutError("Slurm does not answer scontrol"))
+    assert slurm.own(number).down == ()
+    ledger.append(dataclasses.replace(began, event="ended", cause="failed"))
+    assert slurm.own(number).down == ()

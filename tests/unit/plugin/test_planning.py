@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from fake_slurm import FakeSlurm
-from fake_slurm_cluster import fake_partition
+from fake_slurm_cluster import fake_node, fake_partition
 from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
+from sbtrain.sites.tiers import pushing_aside
+from sbtrain.slurm.cluster_config import ClusterConfig
+from sbtrain.slurm.gres import read_gres
+from sbtrain.slurm.user_limits import UserLimits, read_limits
+from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
-from sbtrain.submission.queue import pushing_aside
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
@@ -50,14 +54,14 @@ def test_an_idle_queue_changes_nothing(tmp_path: Path) -> None:
     assert asked.prediction.queue_s == 0
 
 
-def test_nothing_is_asked_where_nothing_is_open(tmp_path: Path) -> None:
+def test_the_queue_is_not_asked_about_where_nothing_is_open(tmp_path: Path) -> None:
     slurm = FakeSlurm()
-    slurm.fail_next("partitions", SlurmTimeoutError("asked"))
+    slurm.fail_next("queue", SlurmTimeoutError("asked"))
     words = ("-p", "spot", "-N2", "--train-steps=100")
     plan = chosen(outcome(*words, slurm=slurm, tmp_path=tmp_path))
     assert (plan.partition, plan.nodes) == ("spot", 2)
     with pytest.raises(SlurmTimeoutError, match="asked"):
-        slurm.partitions()
+        slurm.queue()
 
 
 @pytest.mark.parametrize(
@@ -78,12 +82,17 @@ def test_a_partition_that_slurm_does_not_have_is_left_out(tmp_path: Path) -> Non
     words = ("--train-steps=1000", "--train-objective=time")
     found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "standard"
-    assert "urgent is left out: Slurm has no such partition" in found.warnings
+    (warning,) = found.warnings
+    assert "partitions.urgent: Slurm has no such partition" in warning
 
 
-def test_the_site_of_another_cluster_is_not_asked_about(tmp_path: Path) -> None:
+def test_the_site_of_another_cluster_is_for_looking_at(tmp_path: Path) -> None:
     slurm = FakeSlurm(partitions=[fake_partition("other", "c[1-4]", default=True)])
     found = outcome("--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "other"
+    assert "partitions.standard: Slurm has no such partition" in found.warnings[0]
+    words = ("--train-steps=1000", "--train-explain")
+    found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "standard"  # of the others one preempts, one is preempted
     assert found.warnings == ()
 
@@ -163,7 +172,8 @@ def test_where_the_first_choice_can_never_run_the_next_one_is_taken(tmp_path: Pa
     found = outcome("-w", "g1", "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
     assert chosen(found).partition == "spot"
     why = "is left out: it does not hold all nodes of --nodelist"
-    assert found.warnings == (f"standard {why}", f"urgent {why}")
+    assert found.warnings[1:] == (f"standard {why}", f"urgent {why}")
+    assert "partitions.spot.nodes: 8, Slurm has 4" in found.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -242,3 +252,64 @@ def test_a_script_that_runs_once_is_told_what_it_may_lose_where_that_is_known(
     assert "a preempted run begins anew, if the cluster requeues it" in spot
     assert "not requeued" not in spot
     assert "ends there, it is not requeued" in risks(long, "-p", "spot", "--no-requeue")
+
+
+@pytest.mark.parametrize("script", ["train.sh", "train.py"])
+def test_of_a_cluster_that_says_nothing_nothing_is_made_up(script: str, tmp_path: Path) -> None:
+    """No site file, and Slurm has never answered: partition and nodes are sbatch's."""
+    slurm = FakeSlurm()
+    slurm.fail_next("partitions", SlurmTimeoutError("no answer"))
+    around = Surroundings(
+        cwd=tmp_path, environ={"SBTRAIN_HOME": str(tmp_path / "home")}, stdin=lambda: b""
+    )
+    (tmp_path / script).write_text("#!/bin/sh\nsrun true\n" if script == "train.sh" else "1\n")
+    line = split_command_line(["-p", "gpu", "--train-steps=9", str(tmp_path / script)], FLAGS)
+    found = decide(read_call(line, around), around, slurm)
+    assert found.warnings == ("no answer; nothing is predicted, and sbatch decides",)
+    plan = chosen(found)
+    added = additions(found.asked, plan)
+    assert not [word for word in added.directives + added.words if "--partition" in word]
+    assert not [word for word in added.directives + added.words if "--nodes=" in word]
+    assert "--partition=gpu" in plan.sbatch_options
+
+
+class Limited(FakeSlurm):
+    """Whose accounting lets the user's jobs have two nodes for an hour."""
+
+    def config(self) -> ClusterConfig:
+        return dataclasses.replace(super().config(), limits=True)
+
+    def limits(self) -> UserLimits:
+        return read_limits("team||small|small|node=2|01:00:00|\n", "small|||\n")
+
+
+def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) -> None:
+    words = ("--train-samples=60000", "--train-objective=time")
+    free = outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path)
+    assert chosen(free).nodes > 2
+    found = outcome(*words, slurm=Limited(), tmp_path=tmp_path)
+    assert chosen(found).nodes <= 2
+    assert found.warnings == ()
+    asked = outcome(*words, "-N4", slurm=Limited(), tmp_path=tmp_path)
+    assert chosen(asked).nodes == 4  # sbatch says what is wrong with it
+
+
+def test_of_an_unknown_cluster_it_is_said_what_was_assumed_and_what_would_teach(
+    tmp_path: Path,
+) -> None:
+    around = Surroundings(
+        cwd=tmp_path, environ={"SBTRAIN_HOME": str(tmp_path / "home")}, stdin=lambda: b""
+    )
+    (tmp_path / "train.py").write_text("import torch\n")
+    node = dataclasses.replace(fake_node("n1"), gres=read_gres("gpu:wonder:2"))
+    slurm = FakeSlurm(nodes=[node], partitions=[fake_partition("main", "n1", default=True)])
+    line = split_command_line(["--train-steps=900", str(tmp_path / "train.py")], FLAGS)
+    found = decide(read_call(line, around), around, slurm)
+    said = " ".join(found.decision.notes)
+    assert "how fast a wonder is" in said
+    assert "most of the interval is for training steps" in said
+    assert "links" not in said  # of one node
+    known = chosen(outcome("--train-steps=900", slurm=None, tmp_path=tmp_path)).prediction
+    wide = chosen(found).prediction
+    assert wide.spread.step > 1.2 * known.spread.step
+    assert wide.spread.checkpoint > 2 * known.spread.checkpoint

@@ -12,7 +12,7 @@ import pytest
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from sbtrain.commands.refit import _text
 from sbtrain.runs.run_list import ListedRun, append_run
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain_jobs.record.ledger import LOST_DETAIL, Ledger, LedgerEntry
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_perf.codec import plan_to_json, read_plan
@@ -52,7 +52,7 @@ def run_of(
             steps=10**4,
             resumable=True,
         ),
-        load_site("private", {}),
+        load_site("private", {}).shape,
         load_coefficients(learnt if learnt.exists() else None),
         run_id=folder.name,
         run_dir=str(folder),

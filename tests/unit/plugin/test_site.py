@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 
 from sbtrain.errors import SiteError
+from sbtrain.sites.layers import form_problems, load_site
 from sbtrain.sites.site_file import (
     bundled_sites,
-    burst_path,
-    check_site,
-    load_site,
     site_path,
     site_schema,
 )
-from sbtrain_perf.request import slurm_partition
+from sbtrain_perf.request import GpuType, slurm_partition
 
 SMALL = """\
 name = "small"
@@ -55,7 +53,7 @@ def line_of(text: str, start: str) -> int:
 
 
 def test_units_are_converted(tmp_path: Path) -> None:
-    shape = load_site(site_file(tmp_path, SMALL), {})
+    shape = load_site(site_file(tmp_path, SMALL), {}).shape
     (partition,) = shape.partitions
     assert shape.shared_bytes_s == 2e9
     assert shape.shared_client_bytes_s == 5e8
@@ -78,7 +76,7 @@ nodes = 3
 cores_per_node = 4
 memory_gib_per_node = 8
 """
-    shape = load_site(site_file(tmp_path, text), {})
+    shape = load_site(site_file(tmp_path, text), {}).shape
     (partition,) = shape.partitions
     top = site_schema()["properties"]
     keys = top["partitions"]["additionalProperties"]["properties"]
@@ -86,7 +84,6 @@ memory_gib_per_node = 8
         "currency",
         "requeue_delay_s",
         "preemption_signal",
-        "mpi_plugin",
         "max_requeues",
     ):
         assert getattr(shape, key) == top[key]["default"]
@@ -102,12 +99,12 @@ memory_gib_per_node = 8
 def test_bundled_sites_load_and_pass_their_check() -> None:
     assert bundled_sites() == ("bluewaters", "generic", "private")
     for name in bundled_sites():
-        assert load_site(name, {}).name == name
-        assert check_site(name, {}) == ()
+        assert load_site(name, {}).shape.name == name
+        assert form_problems(site_path(name)) == ()
 
 
 def test_blue_waters_has_the_published_nodes_and_gpu() -> None:
-    xe, xk = load_site("bluewaters", {}).partitions
+    xe, xk = load_site("bluewaters", {}).shape.partitions
     assert (xe.nodes, xk.nodes) == (22_640, 4_224)
     assert xk.gpu is not None
     assert (xk.gpu.peak_tflops, xk.gpu.memory_gib) == (3.95, 6.0)
@@ -115,7 +112,7 @@ def test_blue_waters_has_the_published_nodes_and_gpu() -> None:
 
 
 def test_the_private_site_has_the_private_clusters_partitions() -> None:
-    shape = load_site("private", {})
+    shape = load_site("private", {}).shape
     assert {p.name: p.nodes for p in shape.partitions} == {
         "standard": 4,
         "spot": 8,
@@ -129,20 +126,20 @@ def test_without_a_name_the_environment_decides(tmp_path: Path) -> None:
     conf = tmp_path / "etc/slurm.conf"
     conf.parent.mkdir()
     conf.touch()
-    assert load_site(None, {}).name == "generic"
-    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "generic"
+    assert load_site(None, {}).shape.name == "generic"
+    assert load_site(None, {"SLURM_CONF": str(conf)}).shape.name == "generic"
     (tmp_path / "cluster.json").touch()
-    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "private"
+    assert load_site(None, {"SLURM_CONF": str(conf)}).shape.name == "private"
     (tmp_path / "site.toml").write_text(SMALL)
-    assert load_site(None, {"SLURM_CONF": str(conf)}).name == "small"
+    assert load_site(None, {"SLURM_CONF": str(conf)}).shape.name == "small"
     chosen = {"SLURM_CONF": str(conf), "SBTRAIN_SITE": "bluewaters"}
-    assert load_site(None, chosen).name == "bluewaters"
-    assert load_site("generic", chosen).name == "generic"
+    assert load_site(None, chosen).shape.name == "bluewaters"
+    assert load_site("generic", chosen).shape.name == "generic"
 
 
 def test_a_wrong_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(SiteError, match="did you mean bluewaters") as caught:
-        site_path("bluewater", {})
+        site_path("bluewater")
     assert "generic" in caught.value.hint
 
 
@@ -199,19 +196,39 @@ def test_a_wrong_value_is_named_by_file_line_and_key(
     key_line = new.splitlines()[-1]
     assert any(
         re.match(rf"{re.escape(path)}:{line_of(text, key_line)}: ", line)
-        for line in check_site(path, {})
+        for line in form_problems(Path(path))
     )
     assert len(caught.value.message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("key", ["name", "shared_gb_s", "nodes", "peak_tflops"])
+@pytest.mark.parametrize("key", ["nodes", "cores_per_node"])
 def test_a_missing_key_is_named_with_its_table(tmp_path: Path, key: str) -> None:
     text = re.sub(rf"(?m)^{key} = .*\n", "", SMALL)
     with pytest.raises(SiteError, match=rf"{key}: missing") as caught:
         load_site(site_file(tmp_path, text), {})
-    table = {"nodes": "[partitions.gpu]", "peak_tflops": "[gpus.k80]"}.get(key)
-    line = line_of(text, table) if table else 1
-    assert f"site.toml:{line}: " in caught.value.message
+    assert f"site.toml:{line_of(text, '[partitions.gpu]')}: " in caught.value.message
+
+
+def test_what_no_file_states_is_assumed_or_unknown(tmp_path: Path) -> None:
+    text = "[partitions.p]\nnodes = 2\ncores_per_node = 4\ngpu = 'Wonder'\n[gpus.Wonder]\n"
+    shape = load_site(site_file(tmp_path, text), {}).shape
+    assert (shape.name, shape.shared_bytes_s, shape.shared_client_bytes_s) == ("site", 1e9, 5e8)
+    assert shape.assumed == ("shared_bytes_s", "shared_client_bytes_s")
+    (one,) = shape.partitions
+    assert one.memory_gib_per_node is None
+    assert one.assumed == ("network_bytes_s", "scratch_bytes_s")
+    assert one.gpu == GpuType(
+        name="Wonder", peak_tflops=None, memory_gib=None, memory_bytes_s=None
+    )
+
+
+def test_a_type_of_gpu_that_is_known_by_name_needs_no_figures(tmp_path: Path) -> None:
+    text = "[partitions.p]\nnodes = 2\ncores_per_node = 4\ngpu = 'h100'\n"
+    own = text + "[gpus.h100]\nmemory_gib = 64\n"
+    for said, held_gib in ((text, 80.0), (own, 64.0)):
+        gpu = load_site(site_file(tmp_path, said), {}).shape.partitions[0].gpu
+        assert gpu is not None
+        assert (gpu.name, gpu.peak_tflops, gpu.memory_gib) == ("h100", 67.0, held_gib)
 
 
 def test_no_partition_at_all_is_an_error(tmp_path: Path) -> None:
@@ -237,7 +254,7 @@ def test_a_name_that_slurm_cannot_know_is_refused(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("line", ["nodes = = 3", "[partitions", "nodes = 3 4", '"a', "a b = 1"])
-@pytest.mark.parametrize("read", [load_site, check_site])
+@pytest.mark.parametrize("read", [load_site, lambda path, _: form_problems(Path(path))])
 def test_broken_toml_is_named_by_line(
     tmp_path: Path, read: Callable[[str, dict[str, str]], object], line: str
 ) -> None:
@@ -248,7 +265,7 @@ def test_broken_toml_is_named_by_line(
 def test_all_problems_are_listed_and_the_first_counts_the_rest(tmp_path: Path) -> None:
     text = SMALL.replace("nodes = 4", "nodes = 0").replace("memory_gib = 12", "memory_gib = -1")
     path = site_file(tmp_path, text)
-    assert len(check_site(path, {})) == 2
+    assert len(form_problems(Path(path))) == 2
     with pytest.raises(SiteError, match=r"\(and 1 more\)"):
         load_site(path, {})
 
@@ -267,6 +284,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
         "gpu": '"G"',
         "preemptible": "true",
         "preempts_others": "true",
+        "planned": "false",
         "scratch": '"/s"',
         "nodes": 9,
         "max_nodes_per_job": 8,
@@ -282,8 +300,8 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     lines += [f"{key} = 7" for key in top["gpus"]["additionalProperties"]["properties"]]
     lines += ["[partitions.p]"]
     full = "\n".join([*lines, *(f"{key} = {value(key)}" for key in partition)])
-    shape = load_site(site_file(tmp_path, full), {})
-    assert burst_path(site_file(tmp_path, full), {}) == "/b"
+    shape = load_site(site_file(tmp_path, full), {}).shape
+    assert load_site(site_file(tmp_path, full), {}).data["burst_path"] == "/b"
     (read,) = shape.partitions
     assert (shape.requeue_delay_s, shape.max_requeues, shape.currency) == (7.0, 7, "EUR")
     assert (shape.preemption_signal, shape.mpi_plugin) == ("TERM", "other")
@@ -294,6 +312,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     assert (read.max_nodes_per_job, read.cores_per_node, read.gpus_per_node) == (8, 7, 7)
     assert (read.memory_gib_per_node, read.price_per_node_hour, read.grace_s) == (7.0,) * 3
     assert (read.preemptible, read.preempts_others, read.scratch_path) == (True, True, "/s")
+    assert not read.planned
     assert (read.scratch_bytes, read.scratch_bytes_s) == (7 * 2**30, 7e9)
     assert read.network_bytes_s == 8.75e8
     # Leaving any one out must change what is read, or be refused.
@@ -302,7 +321,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
             rf"(?m)^{key} = .*$", "", full.replace("[partitions.p]", "\n[partitions.p]")
         )
         try:
-            changed = load_site(site_file(tmp_path, text), {})
+            changed = load_site(site_file(tmp_path, text), {}).shape
         except SiteError:
             continue
         assert changed.partitions != shape.partitions, key
@@ -327,7 +346,7 @@ memory_gb_s = 732
 
 
 def test_a_partition_of_several_gpu_types_is_one_a_type_and_one_of_any(tmp_path: Path) -> None:
-    found = load_site(site_file(tmp_path, MIXED), {}).partitions
+    found = load_site(site_file(tmp_path, MIXED), {}).shape.partitions
     assert [(p.name, p.nodes, p.gpus_per_node, p.gres) for p in found] == [
         ("gpu:k80", 3, 2, "gpu:tesla:2"),
         ("gpu:P100", 1, 4, "gpu:P100:4"),
@@ -347,7 +366,7 @@ def test_a_partition_of_several_gpu_types_is_one_a_type_and_one_of_any(tmp_path:
     ("old", "new", "said"),
     [
         ("nodes = 3", "nodes = 9", "10 nodes together, the partition has 4"),
-        ("gpu_types.P100]", "gpu_types.V100]", "there is no gpus.V100 in this file"),
+        ("gpu_types.P100]", "gpu_types.V99]", "there is no gpus.V99 in this file"),
         ("[partitions.gpu]", '[partitions.gpu]\ngpu = "k80"', "given, and gpu too"),
     ],
 )
@@ -375,7 +394,7 @@ def test_a_number_without_sense_is_named_with_its_limit(given: str, tmp_path: Pa
     key = given.partition(" ")[0]
     line = line_of(SMALL, f"{key} = ")
     path = site_file(tmp_path, SMALL.replace(SMALL.splitlines()[line - 1], given))
-    (problem,) = check_site(path, {})
+    (problem,) = form_problems(Path(path))
     assert problem.startswith(f"{path}:{line}: partitions.gpu.{key}: ")
     assert SENSELESS[given] in problem
 
@@ -399,4 +418,6 @@ def test_what_python_will_not_read_is_an_error_too(tmp_path: Path) -> None:
         ("[" * 5000 + "]" * 5000, "nested too deeply"),
     ):
         with pytest.raises(SiteError, match=said):
-            check_site(site_file(tmp_path, SMALL.replace("nodes = 4", f"nodes = {value}")), {})
+            form_problems(
+                Path(site_file(tmp_path, SMALL.replace("nodes = 4", f"nodes = {value}")))
+            )

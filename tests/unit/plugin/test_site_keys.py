@@ -11,17 +11,15 @@ import pytest
 
 from sbtrain.commands.ctl import run
 from sbtrain.sites.key_page import key_page
-from sbtrain.sites.site_file import load_site, site_schema
+from sbtrain.sites.layers import load_site
+from sbtrain.sites.site_file import site_schema
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/site-keys.md"
 LEAST = """\
 name = "x"
-shared_gb_s = 1
-shared_client_gb_s = 1
 [partitions.p]
 nodes = 1
 cores_per_node = 1
-memory_gib_per_node = 1
 """
 
 
@@ -52,9 +50,11 @@ def test_every_key_has_a_meaning_and_a_default() -> None:
 def test_defaults_by_value_are_those_that_count(tmp_path: Path) -> None:
     """schema.json says them, and the vocabulary has them: they must not part."""
     (tmp_path / "own.toml").write_text(LEAST)
-    shape = load_site(str(tmp_path / "own.toml"), {})
+    shape = load_site(str(tmp_path / "own.toml"), {}).shape
     found = {**dataclasses.asdict(shape.partitions[0]), **dataclasses.asdict(shape)}
     found["network_gbit_s"] = found["network_bytes_s"] * 8 / 1e9
+    found["shared_gb_s"] = found["shared_bytes_s"] / 1e9
+    found["shared_client_gb_s"] = found["shared_client_bytes_s"] / 1e9
     found["scratch_gb_s"] = found["scratch_bytes_s"] / 1e9
     said = {key: said["default"] for key, said, _ in keys(site_schema()) if "default" in said}
     assert len(said) >= 8

@@ -264,6 +264,18 @@ class TestText:
         ("gres/gpu:k80:1", (("gpu", "k80", 1),)),
         ("gpu:a100_1g.5gb:7", (("gpu", "a100_1g.5gb", 7),)),
         ("bandwidth:lustre:4K", (("bandwidth", "lustre", 4096),)),
+        ("bandwidth:lustre:no_consume:4k", (("bandwidth", "lustre", 4096),)),
+        ("gpu:(null):2(IDX:0-1)", (("gpu", "", 2),)),
+        ("gpu(IDX:0,2-3),shard:0(0/8)", (("gpu", "", 3), ("shard", "", 0))),
+        ("cpu=8,mem=4G,gres/gpu=2,gres/gpu:k80=2", (("gpu", "k80", 2),)),
+        (
+            "gres/gpu=3,gres/gpu:k80=2,gres/nvme=1",
+            (
+                ("gpu", "k80", 2),
+                ("gpu", "", 1),
+                ("nvme", "", 1),
+            ),
+        ),
     ],
 )
 def test_gres(text: str, gres: tuple[tuple[str, str, int], ...]) -> None:

@@ -260,7 +260,7 @@ def test_a_flag_that_lacks_its_value_is_named_before_a_script_is_waited_for(
 
 @pytest.mark.parametrize(
     ("package", "hint"),
-    [("numpy", "pip install numpy\n"), ("h5py", "pip install 'sbtrain[perf]'\n")],
+    [("numpy", " -m pip install numpy\n"), ("h5py", " scipy # the extra perf\n")],
 )
 def test_a_missing_package_is_named_with_what_brings_it(
     package: str, hint: str, place: Path, environ: dict[str, str]

@@ -9,7 +9,7 @@ import pytest
 
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from sbtrain.runs.run_list import ListedRun, append_run
-from sbtrain.sites.site_file import load_site
+from sbtrain.sites.layers import load_site
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.coefficients import load_coefficients
 from sbtrain_perf.planner import plan_request
@@ -40,7 +40,7 @@ def timed_run(
     )
     decision = plan_request(
         request,
-        load_site("private", {}),
+        load_site("private", {}).shape,
         load_coefficients(learnt if learnt.exists() else None),
         run_id=run_id,
         run_dir=str(folder),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -331,6 +332,16 @@ def test_only_structure_is_read(folder: Path) -> None:
     assert list(references(os.fsencode(folder / "large.h5"))) == []
 
 
+def test_a_file_of_a_newer_hdf5_is_named_with_the_h5py_that_reads_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Path(__file__).resolve().parents[2] / "golden" / "timings-hdf5-2.0.h5.gz"
+    (folder / "new.h5").write_bytes(gzip.decompress(made.read_bytes()))
+    newer = h5py.version.hdf5_version_tuple >= (2,)
+    assert stage(folder / "new.h5") == (0 if newer else SourceError.exit_code)
+    assert newer or "-m pip install 'h5py>=3.16'" in capsys.readouterr().err
+
+
 def test_without_h5py_it_is_named(folder: Path) -> None:
     write_rows(folder / "a.h5")
     write_file(folder / "b", 10)
@@ -352,4 +363,4 @@ def test_without_h5py_it_is_named(folder: Path) -> None:
         )
         assert result.returncode == expected, result.stderr
     assert "'h5py' is not installed" in result.stderr
-    assert "pip install 'sbtrain[staging]'" in result.stderr
+    assert "-m pip install h5py mpi4py xxhash # the extra staging" in result.stderr

@@ -1,0 +1,1 @@
+"""What `make bench-discovery` does, one module a bar."""

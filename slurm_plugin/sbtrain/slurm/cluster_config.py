@@ -1,0 +1,81 @@
+"""What of Slurm's configuration a plan goes by: read from slurm.conf where there is one to
+read, which costs slurmctld nothing, else from `scontrol show config`; both write Key=Value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CREDENTIAL_S = 120  # Slurm's default cred_expire
+_MOST_INCLUDES = 64
+_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*$")
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
+_KEYS = {
+    *("clustername", "authinfo", "preempttype", "tmpfs"),
+    *("accountingstoragetype", "accountingstorageenforce"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
+    "partition_prio" or "qos". tmp_fs: a node's folder for what jobs leave behind. limits:
+    whether the accounting limits jobs."""
+
+    name: str = ""
+    requeue_s: int = CREDENTIAL_S
+    preempt_type: str = ""
+    tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
+    limits: bool = False
+
+
+NO_CONFIG = ClusterConfig()
+
+
+def read_config(text: str) -> ClusterConfig:
+    """Of the text of slurm.conf, its includes taken in, or of `scontrol show config`."""
+    said: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if found and found[1].lower() in _KEYS and found[2] not in {"", "(null)"}:
+            said[found[1].lower()] = found[2]
+    # When a dead run's credential is forgotten, and so how long a requeued job is held.
+    held = re.search(r"\bcred_expire=(\d+)", said.get("authinfo", ""))
+    preempt = said.get("preempttype", "").lower().removeprefix("preempt/")
+    return ClusterConfig(
+        name=said.get("clustername", ""),
+        requeue_s=int(held[1]) if held else CREDENTIAL_S,
+        preempt_type="" if preempt == "none" else preempt,
+        tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
+        limits=_limits(said),
+    )
+
+
+def _limits(said: Mapping[str, str]) -> bool:
+    if not said.get("accountingstoragetype", "").lower().endswith("slurmdbd"):
+        return False
+    enforced = set(said.get("accountingstorageenforce", "").lower().split(","))
+    return bool(enforced & {"limits", "safe", "qos", "all"})
+
+
+def configuration_text(path: Path) -> str | None:
+    """slurm.conf as Slurm reads it; None where it or a part cannot be read."""
+    try:
+        return "\n".join(_lines(path, path.parent, _MOST_INCLUDES))
+    except (OSError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _lines(path: Path, folder: Path, depth: int) -> Iterator[str]:
+    if not depth:
+        raise OSError(f"{path} includes itself")
+    text = path.read_text(encoding="utf-8")
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        said = line.partition("#")[0]
+        included = _INCLUDE.match(said)
+        if included:
+            yield from _lines(folder / included[1], folder, depth - 1)
+        else:
+            yield said

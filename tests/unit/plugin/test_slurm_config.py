@@ -1,0 +1,60 @@
+"""slurm.conf and `scontrol show config` are read alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
+
+FILE = """\
+# ClusterName=not_this
+clustername=big   # the name
+AuthInfo=socket=/run/munge.sock,cred_expire=30
+PreemptType = preempt/partition_prio
+TmpFS=\\
+/local/%n
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageEnforce=associations,limits
+NodeName=c[1-4] CPUs=4
+"""
+SHOWN = """\
+Configuration data as of 2026-12-01T04:52:04
+ClusterName             = big
+AuthInfo                = socket=/run/munge.sock,cred_expire=30
+PreemptType             = preempt/partition_prio
+TmpFS                   = /local/%n
+AccountingStorageType   = accounting_storage/slurmdbd
+AccountingStorageEnforce = associations,limits
+"""
+SAID = ClusterConfig(
+    name="big",
+    requeue_s=30,
+    preempt_type="partition_prio",
+    tmp_fs="/local/%n",
+    limits=True,
+)
+
+
+def test_the_file_and_what_slurm_shows_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(FILE)
+    text = configuration_text(tmp_path / "slurm.conf")
+    assert text is not None
+    assert read_config(text) == SAID == read_config(SHOWN)
+
+
+def test_what_is_not_said_is_slurms_default() -> None:
+    said = "AuthInfo = (null)\nPreemptType = preempt/none\n"
+    assert read_config(said) == ClusterConfig() == read_config("")
+    assert (ClusterConfig().requeue_s, ClusterConfig().tmp_fs) == (120, "/tmp")
+
+
+def test_includes_are_taken_in_and_a_missing_one_is_not_guessed(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=one\nInclude more.conf\n")
+    assert configuration_text(conf) is None
+    (tmp_path / "more.conf").write_text("ClusterName=two\ninclude slurm.conf\n")
+    assert configuration_text(conf) is None  # each includes the other
+    (tmp_path / "more.conf").write_text("ClusterName=two\n")
+    text = configuration_text(conf)
+    assert text is not None
+    assert read_config(text).name == "two"
