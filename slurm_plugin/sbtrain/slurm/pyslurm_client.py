@@ -1,9 +1,9 @@
 """The body of SlurmClient that asks pyslurm what it can tell, and the commands all else.
 
 pyslurm tells of nodes, partitions and the queue. Of single jobs it has no question that
-slurmctld would answer in part, and it submits otherwise than sbatch does. It is asked where it
-is installed beside sbtrain, for the release of Slurm that is here, and by a child, so that what
-ends a process with libslurm in it ends nobody else.
+slurmctld would answer in part, and it submits otherwise than sbatch does. It is asked where the
+user names it and it is installed beside sbtrain, for the release of Slurm that is here, and by a
+child, so that what ends a process with libslurm in it ends nobody else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sbtrain_perf.errors import SbtrainError
 T = TypeVar("T")
 Row = Mapping[str, str]
 
-CHOICE = "SBTRAIN_SLURM"  # the user's word: commands
+CHOICE = "SBTRAIN_SLURM"  # the user's word: pyslurm
 _CHILD = (sys.executable, "-E", "-P", str(Path(__file__).with_name("pyslurm_child.py")))
 _WITHIN_S = 15.0  # libslurm gives a silent slurmctld up after 10 s
 
@@ -32,7 +32,7 @@ _WITHIN_S = 15.0  # libslurm gives a silent slurmctld up after 10 s
 def client_for(
     environ: Mapping[str, str], *, own: Mapping[str, str], query_timeout_s: float
 ) -> CommandsClient:
-    """With pyslurm where it is installed and the user does not rule it out.
+    """With pyslurm where the user names it and it is installed.
 
     Args:
         environ: names the user's choice.
@@ -40,8 +40,8 @@ def client_for(
     """
     from importlib.util import find_spec
 
-    ruled_out = environ.get(CHOICE) == "commands" or find_spec("pyslurm") is None
-    kind = CommandsClient if ruled_out else PyslurmClient
+    chosen = environ.get(CHOICE) == "pyslurm" and find_spec("pyslurm") is not None
+    kind = PyslurmClient if chosen else CommandsClient
     return kind(environ=own, query_timeout_s=query_timeout_s)
 
 

@@ -29,6 +29,7 @@ PARTITION = {
     "MaxTime": "UNLIMITED",
     "DefaultTime": "10:00",
     "MaxNodes": "UNLIMITED",
+    "QoS": "N/A",
     "MinNodes": "0",
     "AllowGroups": "ALL",
     "AllowAccounts": "ALL",
@@ -141,14 +142,16 @@ def test_the_real_child_asks_only_the_release_that_it_was_made_for(
     assert expected in said.stderr
 
 
-def test_it_is_chosen_where_it_is_installed(
+def test_it_is_chosen_where_it_is_named_and_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kind(**environ: str) -> type:
         return type(client_for(environ, own={}, query_timeout_s=1.0))
 
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "pyslurm", raising=False)
+    assert kind(SBTRAIN_SLURM="pyslurm") is CommandsClient
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     (tmp_path / "pyslurm.py").write_text("raise RuntimeError('loaded in the wrong process')\n")
-    assert kind() is PyslurmClient
-    assert kind(SBTRAIN_SLURM="commands") is CommandsClient
+    assert kind(SBTRAIN_SLURM="pyslurm") is PyslurmClient
+    assert kind() is kind(SBTRAIN_SLURM="commands") is CommandsClient
