@@ -2,8 +2,8 @@
 
 pyslurm tells of nodes, partitions and the queue. Of single jobs it has no question that
 slurmctld would answer in part, and it submits otherwise than sbatch does. It is asked where the
-user names it and it is installed beside sbtrain, for the release of Slurm that is here, and by a
-child, so that what ends a process with libslurm in it ends nobody else.
+user names it, it is installed beside sbtrain, and it is made for the release of Slurm that is
+here; and by a child, so that what ends a process with libslurm in it ends nobody else.
 """
 
 from __future__ import annotations
