@@ -1,5 +1,6 @@
 """slurmctld stands still for some seconds at a random moment of a submission: afterwards there
-is exactly one job, and its id was told."""
+is exactly one job, and its id was told. In the way `none` the call is sbatch's own, which gives
+up after MessageTimeout though the job may be there: no more than one may be."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def count_wrong(place: Place, *, each: int, seed: int, away_s: float) -> int:
             name = f"away-{way}-{number}"
             found = _submitted(place, (f"-J{name}", *words), rng.uniform(0, 1), away_s)
             jobs = place.slurm("squeue", "-h", f"--name={name}", "-o%i").split()
-            if found[:2] != (0, jobs):
+            gave_up = way == "none" and "timed out" in found[2] and len(jobs) < 2
+            if found[:2] != (0, jobs) and not gave_up:
                 wrong += 1
                 print(f"{name}: exit {found[0]}, told {found[1]}, jobs {jobs}: {found[2]}")
         place.cancel_all()

@@ -13,7 +13,8 @@ from slurm_runs import SlurmRun, slurm_run
 
 pytestmark = pytest.mark.slurm
 
-EARLY = "--signal=B:USR1@30"
+# Slurm sends it up to a minute early: of one minute, before there is anybody to hear it.
+EARLY = ("--time=2", "--signal=B:USR1@30")
 HANGS_AT_ITS_END = TRAIN + "print('hangs', flush=True)\ntime.sleep(1000)\n"
 PREEMPTOR = (
     *("sbatch", "--parsable", "--partition=urgent", "--exclusive", "--nodes=2"),
@@ -22,7 +23,7 @@ PREEMPTOR = (
 
 
 def assert_complete(run: SlurmRun, *, states: tuple[str, ...] = ("COMPLETED",)) -> None:
-    run.wait_for_state("COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", within_s=75)
+    run.wait_for_state("COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", within_s=140)
     assert run.state in states, run.output
     assert run.shown("ExitCode") == "0:0"
     assert [(one.cause, one.exit_code) for one in run.attempts] == [("completed", 0)]
@@ -41,7 +42,7 @@ def test_a_script_that_hangs_when_all_is_saved_is_complete_at_the_time_limit(
         steps=5,
     )
     runs.append(run)
-    run.submit("--time=1", EARLY, nodelist="c1,c2")
+    run.submit(*EARLY, nodelist="c1,c2")
     assert_complete(run)
 
 
@@ -56,8 +57,8 @@ def test_a_script_that_hangs_in_a_step_fails_at_the_time_limit(
         steps=60,
     )
     runs.append(run)
-    run.submit("--time=1", EARLY, nodelist="c3,c4")
-    run.wait_for_state("COMPLETED", "FAILED", "TIMEOUT", within_s=75)
+    run.submit(*EARLY, nodelist="c3,c4")
+    run.wait_for_state("COMPLETED", "FAILED", "TIMEOUT", within_s=140)
     assert run.state == "FAILED", run.output
     assert [(one.cause, one.exit_code) for one in run.attempts] == [("failed", 143)]
     assert "error: no progress in a whole attempt: it came to step 3 of 60" in run.output
@@ -103,7 +104,7 @@ def test_a_job_that_waits_for_such_a_run_starts(
     run.wait_for(lambda: "hangs" in run.output, "the last line")
     run.slurm([*PREEMPTOR, "--nodelist=g1,g2"])
     run.wait_for(
-        lambda: run.shown("JobState", waiting) == "COMPLETED", "the next job", within_s=75
+        lambda: run.shown("JobState", waiting) == "COMPLETED", "the next job", within_s=140
     )
     assert run.state == "COMPLETED", run.output
     assert [one.cause for one in run.attempts][-1] == "completed"
