@@ -29,7 +29,6 @@ PARTITION = {
     "MaxTime": "UNLIMITED",
     "DefaultTime": "10:00",
     "MaxNodes": "UNLIMITED",
-    "QoS": "N/A",
     "MinNodes": "0",
     "AllowGroups": "ALL",
     "AllowAccounts": "ALL",
