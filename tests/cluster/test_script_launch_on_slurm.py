@@ -190,7 +190,7 @@ def test_a_notice_to_scripts(
     trap.submit("--time=10", "--exclusive", nodelist="c3", not_added="")
     plain.submit("--time=10", "--exclusive", "--signal=B:USR1@60", nodelist="c4")
     limit = run("limit", TRAINS, partition="standard", steps=100_000)
-    limit.submit("--time=1", "-N2", "-n2", "--signal=B:USR1@50", nodelist="c1,c2")
+    limit.submit("--time=2", "-N2", "-n2", "--signal=B:USR1@30", nodelist="c1,c2")
 
     def ranks(of: SlurmRun, *, attempt: int = 0) -> int:
         return of.output.count(f" attempt {attempt} starts after step ")
@@ -224,7 +224,7 @@ def test_a_notice_to_scripts(
     assert [one.cause for one in plain.attempts[1:]] in ([], ["completed"])
     assert plain.shown("Restarts") == str(len(plain.attempts) - 1)
     assert "sbtrain:" not in plain.output
-    limit.wait_for(lambda: ranks(limit, attempt=1) == 2, "a second attempt", within_s=60)
+    limit.wait_for(lambda: ranks(limit, attempt=1) == 2, "a second attempt", within_s=150)
     (first, *_) = limit.attempts
     assert (first.cause, first.requeued) == ("time-limit", True)
     assert f" attempt 1 starts after step {first.saved_step}\n" in limit.output
