@@ -116,9 +116,9 @@ def test_the_time_limit_saves_and_requeues(
 ) -> None:
     run = slurm_run(tmp_path, slurm_environment, TRAIN, partition="standard", steps=100_000)
     runs.append(run)
-    run.submit("--time=1", "--signal=B:USR1@50", nodelist="c1,c2")
+    run.submit("--time=2", "--signal=B:USR1@30", nodelist="c1,c2")
     run.wait_for_steps()
-    run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=50)
+    run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=130)
     run.wait_for_steps(attempt=1)
     assert_resumed_where_saved(run, cause="time-limit")
 
