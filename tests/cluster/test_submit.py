@@ -17,7 +17,7 @@ import pytest
 
 from commands import clean_environ, sbtrain, sbtrainctl
 from run_folders import unknown_files
-from sbtrain.sites.tiers import pushing_aside
+from sbtrain.sites.tiers import BY_TIERS, pushing_aside
 from sbtrain.slurm.client import JobInfo
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.slurm.token import split_comment
@@ -345,4 +345,4 @@ def test_inside_a_job_it_warns(
 
 
 def test_slurm_itself_says_whose_jobs_push_others_aside(slurm: CommandsClient) -> None:
-    assert pushing_aside(slurm.partitions()) == {"urgent"}
+    assert pushing_aside(slurm.partitions(), BY_TIERS) == {"urgent"}

@@ -119,6 +119,9 @@ def test_slurms_word_is_a_site_file(tmp_path: Path, environ: dict[str, str]) -> 
     stated = {row["key"]: (row["value"], row["origin"]) for row in json.loads(said.stdout)}
     assert stated["partitions.spot.price_per_node_hour"] == (2, str(users))
     assert stated["partitions.spot.nodes"] == (8, "Slurm")
+    for words in (("check",), ("check", str(users))):  # as little as one key
+        said = sbtrainctl("site", *words, cwd=tmp_path, environ=environ)
+        assert (said.returncode, said.stdout) == (0, f"{users}: nothing is wrong\n")
     users.chmod(0o666)
     said = sbtrainctl("site", "show", cwd=tmp_path, environ=environ)
     assert (said.returncode, "everybody may write" in said.stderr) == (10, True)

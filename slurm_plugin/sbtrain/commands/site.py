@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbtrain.commands.streams import screen_width, told_while_slow
-from sbtrain.errors import SiteError
+from sbtrain.errors import SiteError, SlurmError, SlurmMissingError
 from sbtrain.sites.layers import Site, form_problems, load_site
 from sbtrain.sites.site_file import bundled_sites, site_path, site_schema
 from sbtrain_perf.codec import encode
@@ -105,21 +105,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _found() -> dict[str, Any] | None:
-    """What Slurm says; what it does not is said on stderr."""
+    """What Slurm says now; what it does not is said on stderr."""
+    from sbtrain.sites.discovery import discovered
     from sbtrain.slurm.command_client import CommandsClient
-    from sbtrain.slurm.kept_answers import KeptAnswers
-    from sbtrain.submission.queue import ask_known
+    from sbtrain.slurm.node_kinds import nodes_of
 
-    with told_while_slow("asking Slurm what the cluster has", who="sbtrainctl"):
-        client = CommandsClient(query_timeout_s=20.0)
-        known = ask_known(KeptAnswers(client, os.environ), anew=False)
-    if known.silence:
-        sys.stderr.write(f"sbtrainctl: warning: {known.silence}\n")
-    return known.site
+    client = CommandsClient(query_timeout_s=20.0)
+    try:
+        with told_while_slow("asking Slurm what the cluster has", who="sbtrainctl"):
+            nodes = nodes_of(client.nodes())
+            return discovered(client.partitions(), nodes.kinds, client.config())
+    except SlurmMissingError:
+        return None
+    except SlurmError as error:
+        sys.stderr.write(f"sbtrainctl: warning: {error.message}\n")
+        return None
 
 
 def _site(args: argparse.Namespace) -> Site:
-    return load_site(args.site, os.environ, _found())
+    site = load_site(args.site, os.environ, _found())
+    if site.invented:
+        said = "neither Slurm nor a site file says what the cluster is: figures of 'generic'"
+        sys.stderr.write(f"sbtrainctl: warning: {said}\n")
+    return site
 
 
 def _burst_buffer(args: argparse.Namespace) -> int:
@@ -183,7 +191,10 @@ def _check(args: argparse.Namespace) -> int:
     if not problems:
         site = load_site(args.site, os.environ, _found(), to_run=True)
         problems = site.stale
-    said = str(site_path(named)) if named else site.shape.source
+    files = "no site file"
+    if not named and not problems and site.files and not site.invented:
+        files = ", ".join(str(one.path) for one in site.files)
+    said = str(site_path(named)) if named else files
     if args.json:
         text = json.dumps({"site": said, "problems": list(problems)}, indent=2)
         sys.stdout.write(f"{text}\n")
@@ -223,7 +234,7 @@ def site_table(shape: ClusterShape, *, width: int) -> str:
     said = [
         f"cluster {shape.name} ({shape.source})",
         f"shared filesystem: {_rate(shape.shared_bytes_s)}, one client "
-        f"{_rate(shape.shared_client_bytes_s)}",
+        f"{_rate(shape.shared_client_bytes_s)}{' (assumed)' if shape.assumed else ''}",
         f"signal before preemption: {shape.preemption_signal}; a requeued job waits "
         f"{duration(shape.requeue_delay_s)}; MPI by srun --mpi="
         + (shape.mpi_plugin or _BY_LIBRARY),
@@ -251,7 +262,7 @@ def _cells(one: Partition) -> tuple[str, ...]:
         str(one.cores_per_node),
         "-" if one.memory_gib_per_node is None else f"{one.memory_gib_per_node:g} GiB",
         gpus,
-        f"{one.price_per_node_hour:g}",
+        f"{one.price_per_node_hour:g}" if one.price_per_node_hour else "-",
         duration(one.max_time_s) if one.max_time_s else "no limit",
         preempted,
         scratch,

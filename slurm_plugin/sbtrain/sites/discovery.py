@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sbtrain.sites.gpu_names import NodeGpus, node_gpus
+from sbtrain.sites.gpu_names import UNTYPED, NodeGpus, is_slice, node_gpus
 from sbtrain.sites.tiers import pushed_aside, pushing_aside
 from sbtrain.slurm.client import PartitionInfo
 from sbtrain.slurm.cluster_config import ClusterConfig
@@ -25,11 +25,13 @@ def discovered(
 ) -> dict[str, Any]:
     """Partitions that have nodes, in Slurm's order with its default first."""
     pushed = pushed_aside(partitions, config.preempt_type)
-    pushing = pushing_aside(partitions)
+    pushing = pushing_aside(partitions, config.preempt_type)
+    kind_of = {name: at for at, kind in enumerate(kinds) for name in names_in(kind.nodes)}
     gpus: dict[str, dict[str, Any]] = {}
     tables: dict[str, dict[str, Any]] = {}
     for one in sorted(partitions, key=lambda one: not one.default):
-        held = [(kind, size) for kind in kinds if (size := _shared(one.nodes, kind.nodes))]
+        sizes = Counter(kind_of[name] for name in names_in(one.nodes) if name in kind_of)
+        held = [(kinds[at], size) for at, size in sorted(sizes.items())]
         if not held or re.search(r"[\s,:]", one.name):
             continue
         tables[one.name] = {
@@ -61,10 +63,6 @@ def as_toml(data: dict[str, Any], *, above: str = "") -> str:
                 text += f"\n[{path}]\n"
             text += as_toml(value, above=f"{path}.")
     return text
-
-
-def _shared(nodes: str, others: str) -> int:
-    return len(names_in(nodes) & names_in(others))
 
 
 def _nodes(one: PartitionInfo, held: Sequence[tuple[NodeKind, int]]) -> dict[str, Any]:
@@ -104,18 +102,24 @@ def _gpus(
 
     Of nodes with different numbers of a type it is planned with as many as leave most GPUs.
     """
-    by_type: dict[str, Counter[int]] = {}
-    words: dict[str, str] = {}
+    by_word: dict[str, Counter[int]] = {}
+    names: dict[str, set[str]] = {}
     for kind, size in held:
         for has in _whole(kind, one):
-            by_type.setdefault(has.name, Counter())[has.count] += size
-            words[has.name] = has.gres.removeprefix("gpu").lstrip(":")
-    if not by_type:
+            word = has.gres.removeprefix("gpu").lstrip(":")
+            by_word.setdefault(word, Counter())[has.count] += size
+            names.setdefault(word, set()).add(has.name)
+    if not by_word:
         return {}
+    # By their words alone can they be asked for: of untyped ones that are of several types,
+    # nobody can say which a job gets; of two words for one type, each is its own.
+    told = {word: told.pop() if len(told) == 1 else UNTYPED for word, told in names.items()}
+    alike = Counter(told.values())
     types = {}
-    for name, counts in by_type.items():
+    for word, counts in by_word.items():
+        name = told[word] if alike[told[word]] == 1 else word or UNTYPED
         most = max(counts, key=lambda least: least * _with(counts, least))
-        types[name] = {"nodes": _with(counts, most), "gpus_per_node": most, "gres": words[name]}
+        types[name] = {"nodes": _with(counts, most), "gpus_per_node": most, "gres": word}
         gpus.setdefault(name, {})
     (name, of), *others = types.items()
     if not others and of["nodes"] == sum(size for _, size in held):
@@ -124,9 +128,13 @@ def _gpus(
 
 
 def _whole(kind: NodeKind, one: PartitionInfo) -> Iterable[NodeGpus]:
-    """The kinds of GPU on such a node. Where there are several, the one it has most of: a
-    job's ranks are alike on every node."""
-    found = node_gpus(kind.gres, features=kind.features, partitions=(one.name,))
+    """The kinds of GPU on such a node, but for parts of one. Where there are several, the one
+    it has most of: a job's ranks are alike on every node."""
+    found = [
+        has
+        for has in node_gpus(kind.gres, features=kind.features, partitions=(one.name,))
+        if not is_slice(has.gres)
+    ]
     return sorted(found, key=lambda has: -has.count)[:1]
 
 

@@ -64,6 +64,7 @@ _SLICED = re.compile(r"(?<![a-z])mig(?![a-z])|vgpu|(?<![a-z0-9])[1-7]g[._-]?\d+g
 _GLUED = re.compile(r"(gpus?|[1-9]x)?(.+?)(x[1-9]|sxm\d?|pcie|nvl)?")  # gpua100x4, h100pcie
 _MEMORY_OF_CPU = {"GH200": {120, 240, 480}}  # GiB, as NVML writes them
 _MOST_WORDS = 4
+UNTYPED = "gpu"  # what is called so of which nothing tells
 _Form = Literal["long", "short", "number"]
 _ALSO = {"rtx 8000": "Quadro RTX 8000", "rtx ada 6000": "RTX 6000 Ada"}
 
@@ -96,7 +97,7 @@ def node_gpus(
         if word in found:  # sockets may have entries of their own
             found[word] = replace(found[word], count=found[word].count + one.count)
         else:
-            name = gpu_name(one.kind) if one.kind else "gpu"
+            name = gpu_name(one.kind) if one.kind else UNTYPED
             found[word] = NodeGpus(name=name, gres=word, count=one.count)
     if len(found) == 1:
         [(word, gpus)] = found.items()
@@ -107,6 +108,11 @@ def node_gpus(
 
 
 @cache
+def is_slice(kind: str) -> bool:
+    """Whether the type is a part of a GPU (MIG)."""
+    return bool(_SLICE.search(kind.lower()))
+
+
 def gpu_name(kind: str) -> str:
     """What people call a GRES type; the type itself where that is not known."""
     part = _SLICE.search(kind.lower())

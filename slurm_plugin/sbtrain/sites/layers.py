@@ -62,30 +62,33 @@ def load_site(
     Args:
         name_or_path: a bundled site's name, or the path of a file; in place of $SBTRAIN_SITE.
         found: what Slurm says (sites/discovery.py); None: nothing, and files are believed.
-        to_run: on this very cluster. Otherwise a file of which no partition is here is taken
-            for another cluster's.
+        to_run: on this very cluster. Otherwise a named file of which no partition is here is
+            another cluster's, and is believed alone.
 
     Raises:
         SiteError: there is no such site, or a file is wrong; the message names the file, the
             line and the dotted key.
     """
     files = _of_one_cluster(list(_files(name_or_path, environ)), found)
+    if found is not None and not found["partitions"]:
+        found = None
+    named = name_or_path or environ.get("SBTRAIN_SITE")
+    if found is not None and named and not to_run and _elsewhere(files[-1], found):
+        files, found = files[-1:], None
     stated = _merged(files)
     stale: tuple[str, ...] = ()
-    source = ", ".join(str(one.path) for one in files)
-    data = stated
-    if found is not None and found["partitions"]:
+    invented = found is None and not stated.get("partitions")
+    if found is not None:
         checked = settled(found, stated)
-        if checked.elsewhere and not to_run:
-            found = None
-        else:
-            data = checked.data
-            stale = tuple(_located(problem, files) for problem in checked.problems)
-            source = f"{DISCOVERED} and {source}" if source else DISCOVERED
-    invented = found is None and not files
-    if invented:
-        files = [read_site_file(bundled("generic"))]
-        data, source = files[0].data, str(files[0].path)
+        data = checked.data
+        stale = tuple(_located(problem, files) for problem in checked.problems)
+    elif invented:
+        files = [read_site_file(bundled("generic")), *files]
+        data = _merged(files)
+    else:
+        data = stated
+    sources = [*([DISCOVERED] if found is not None else []), *(str(one.path) for one in files)]
+    source = " and ".join(sources)
     if files:
         data.setdefault("name", files[-1].path.stem)
     problems = list(schema_problems(data, site_schema())) or list(contradictions(data))
@@ -110,9 +113,14 @@ def form_problems(path: Path) -> tuple[str, ...]:
 
     one = parsed(path)
     problems = list(schema_problems(one.data, site_schema(), whole=False))
-    if not problems and "partitions" in one.data:
-        problems = list(contradictions(one.data))
+    problems = problems or list(contradictions(one.data, whole=False))
     return tuple(map(one.located, problems))
+
+
+def _elsewhere(file: SiteFile, found: Mapping[str, Any]) -> bool:
+    """It describes another cluster, none of whose partitions is here."""
+    partitions = file.data.get("partitions", {})
+    return bool(partitions) and not any(name in found["partitions"] for name in partitions)
 
 
 def stale_note(stale: Sequence[str]) -> str:
@@ -126,9 +134,10 @@ def _files(wanted: str | None, environ: Mapping[str, str]) -> Iterator[SiteFile]
     """The layers of files, the weakest first."""
     own = private_site(environ)
     for path in (*sorted(ADMINS.glob("*.toml")), *([own] if own else []), *_users(environ)):
-        yield read_site_file(path)
+        if path.is_file():
+            yield read_site_file(path)
     for one in dict.fromkeys((environ.get("SBTRAIN_SITE"), wanted)):
-        if one and (one == wanted or not wanted):
+        if one:
             yield read_site_file(site_path(one))
 
 

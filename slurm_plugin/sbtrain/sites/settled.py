@@ -18,12 +18,10 @@ _NEAR = 1.02  # memory that is rounded is not wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """data: what holds. problems: where the files are wrong, by their keys. elsewhere: they
-    describe another cluster, none of whose partitions is here."""
+    """data: what holds. problems: where the files are wrong, by their keys."""
 
     data: dict[str, Any]
     problems: tuple[Problem, ...] = ()
-    elsewhere: bool = False
 
 
 def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
@@ -53,7 +51,6 @@ def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
     return Settled(
         data={**data, **({"gpus": gpus} if gpus else {})},
         problems=tuple(problems),
-        elsewhere=bool(named) and not any(name in here for name in named),
     )
 
 
@@ -71,6 +68,9 @@ def _partition(
     if stated.get("preemptible") is False and found.get("preemptible"):
         wrong.append(("preemptible", "false, and Slurm lets others take its nodes"))
         data["preemptible"] = True
+    longest = data.get("max_time_h")
+    if longest is not None and data.get("default_time_h", 0) > longest:
+        data["default_time_h"] = longest
     if found.get("preempts_others"):
         data["preempts_others"] = True
     if not data.get("preemptible"):
@@ -105,7 +105,7 @@ def _gpus(
     said = {key: stated[key] for key in _GPU_KEYS if key in stated}
     if not said:
         return has, []
-    if said == {"gpus_per_node": 0}:
+    if said.get("gpus_per_node") == 0:
         return {}, []
     key = "gpu_types" if "gpu_types" in said else "gpu"
     if not has:
@@ -125,11 +125,20 @@ def _gpus(
     if {name.lower(): held for name, held in ours.items()} == {
         name.lower(): held for name, held in slurms.items()
     }:
-        return said, []
+        return _in_slurms_words(said, has), []
     words = ", ".join(
         f"{gpus} x {name} on {count(nodes, 'node')}" for name, (nodes, gpus) in slurms.items()
     )
     return has, [(key, f"Slurm has {words}")]
+
+
+def _in_slurms_words(said: Mapping[str, Any], has: Mapping[str, Any]) -> dict[str, Any]:
+    """As a file has it, asked for as Slurm knows it where the file does not say how."""
+    known = {name.lower(): of for name, of in has.get("gpu_types", {}).items()}
+    if "gpu_types" not in said or not known:
+        return dict(said) if not known else dict(has)
+    types = {name: {**known[name.lower()], **of} for name, of in said["gpu_types"].items()}
+    return {"gpu_types": types}
 
 
 def _types(keys: Mapping[str, Any], nodes: int) -> dict[str, tuple[int, int]]:

@@ -80,11 +80,15 @@ def _gpu(name: str, gpus: Mapping[str, Any]) -> GpuType:
 
 
 def without_gpus(shape: ClusterShape) -> ClusterShape:
-    """The cluster as it is to a program that uses none."""
+    """The cluster as it is to a program that uses none: partitions all of whose nodes hold some
+    are for those who name them, where there are others."""
     plain: dict[str, Partition] = {}
+    bare_nodes = {one.name for one in shape.partitions if one.gpu is None}
     for one in shape.partitions:
         name = slurm_partition(one.name)
         bare = dataclasses.replace(one, name=name, gpu=None, gpus_per_node=0, gres="", mix=())
+        if bare_nodes and name not in bare_nodes:
+            bare = dataclasses.replace(bare, planned=False)
         if name not in plain or plain[name].nodes < bare.nodes:
             plain[name] = bare
     return dataclasses.replace(shape, partitions=tuple(plain.values()))

@@ -132,7 +132,7 @@ def _read(path: Path) -> str:
             raise SiteError(
                 f"everybody may write the site file {path}", hint=f"chmod o-w {path}"
             )
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SiteError(
             f"cannot read the site file {path}: {error.strerror}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sbtrain.slurm.client import PartitionInfo
 from sbtrain.slurm.node_kinds import names_in
 
+BY_TIERS, BY_QOS = "partition_prio", "qos"
 _NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 
 
@@ -14,19 +15,33 @@ def pushed_aside(partitions: Sequence[PartitionInfo], preempt_type: str) -> froz
     """Names of partitions whose jobs Slurm takes nodes from for those of others. Where it goes
     by QOS, of all whose jobs may be preempted: their tiers do not tell then."""
     weak = [one for one in partitions if may_be_pushed(one)]
-    if preempt_type == "qos":
+    if preempt_type == BY_QOS:
         return frozenset(one.name for one in weak)
+    if preempt_type != BY_TIERS:
+        return frozenset()
+    above = {
+        tier: _nodes([one for one in partitions if one.priority_tier > tier])
+        for tier in {one.priority_tier for one in weak}
+    }
     return frozenset(
-        one.name for one in weak if any(_above(other, one) for other in partitions)
+        one.name for one in weak if not names_in(one.nodes).isdisjoint(above[one.priority_tier])
     )
 
 
-def pushing_aside(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
+def pushing_aside(partitions: Sequence[PartitionInfo], preempt_type: str) -> frozenset[str]:
     """Names of partitions whose jobs Slurm lets take nodes from running jobs of another one:
     of a higher tier, on some of the nodes of one that may be preempted."""
+    if preempt_type != BY_TIERS:
+        return frozenset()
     weak = [one for one in partitions if may_be_pushed(one)]
+    below = {
+        tier: _nodes([one for one in weak if one.priority_tier < tier])
+        for tier in {one.priority_tier for one in partitions}
+    }
     return frozenset(
-        one.name for one in partitions if any(_above(one, other) for other in weak)
+        one.name
+        for one in partitions
+        if not names_in(one.nodes).isdisjoint(below[one.priority_tier])
     )
 
 
@@ -35,7 +50,5 @@ def may_be_pushed(partition: PartitionInfo) -> bool:
     return bool(set(partition.preempt_mode.split(",")) - _NO_PREEMPTION)
 
 
-def _above(one: PartitionInfo, other: PartitionInfo) -> bool:
-    if one.priority_tier <= other.priority_tier:
-        return False
-    return not names_in(one.nodes).isdisjoint(names_in(other.nodes))
+def _nodes(partitions: Sequence[PartitionInfo]) -> frozenset[str]:
+    return frozenset().union(*(names_in(one.nodes) for one in partitions))

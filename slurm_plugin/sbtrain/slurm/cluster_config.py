@@ -10,7 +10,7 @@ from pathlib import Path
 
 CREDENTIAL_S = 120  # Slurm's default cred_expire
 _MOST_INCLUDES = 64
-_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*$")
+_PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|[^\s\"]+)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
 _KEYS = {
     *("clustername", "authinfo", "preempttype", "tmpfs"),
@@ -38,9 +38,9 @@ def read_config(text: str) -> ClusterConfig:
     """Of the text of slurm.conf, its includes taken in, or of `scontrol show config`."""
     said: dict[str, str] = {}
     for line in text.splitlines():
-        found = _LINE.match(line)
-        if found and found[1].lower() in _KEYS and found[2] not in {"", "(null)"}:
-            said[found[1].lower()] = found[2]
+        for key, value in _PAIR.findall(line):
+            if key.lower() in _KEYS and value not in {'""', "(null)"}:
+                said[key.lower()] = value.strip('"')
     # When a dead run's credential is forgotten, and so how long a requeued job is held.
     held = re.search(r"\bcred_expire=(\d+)", said.get("authinfo", ""))
     preempt = said.get("preempttype", "").lower().removeprefix("preempt/")

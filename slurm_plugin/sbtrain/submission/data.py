@@ -105,8 +105,8 @@ def check_staging(plan: Plan) -> tuple[str, str]:
     """Find out now what staging would say only in the job, after it has waited.
 
     Returns:
-        What srun starts its ranks with, by the MPI library (empty: nothing is staged to more
-        than one node, or none is here), and what may go wrong; empty where nothing is known to.
+        What srun starts its ranks with, by the MPI library (empty: nothing is staged, or none
+        is here), and what may go wrong; empty where nothing is known to.
 
     Raises:
         RequestError: the data refers to something outside of itself, or cannot be staged.
@@ -124,7 +124,7 @@ def check_staging(plan: Plan) -> tuple[str, str]:
             f"--train-data: {error.message}",
             hint=f"{error.hint}; without --train-data the script reads the shared filesystem",
         ) from error
-    return _mpi() if plan.nodes > 1 else ("", "")
+    return _mpi() if plan.nodes > 1 else ("none", "")
 
 
 def _check_source(path: Path) -> None:

@@ -171,13 +171,22 @@ def decide(
     from sbtrain_perf.coefficients import load_coefficients
 
     answers = _answers(asked, around, client)
-    known = Known() if answers is None else ask_known(answers, anew=to_run and asked.opened)
+    known = Known()
+    if answers is not None:
+        known = ask_known(answers, anew=to_run and asked.opened)
+    elif client is not None:
+        known = Known(silence="the job goes to another cluster, which is not asked")
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
     shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
     if _wants_no_gpus(asked):
         shape = without_gpus(shape)
-    blind = site.invented and bool(known.silence) and runs
+    blind = site.invented and bool(known.silence)
+    if blind and not runs:
+        raise PlanError(
+            f"nothing is known of the cluster: {known.silence}",
+            hint="ask again when Slurm answers, or name a site file (--train-site)",
+        )
     if blind:
         asked = dataclasses.replace(asked, opened=False)
     elif asked.launch == "ranks":

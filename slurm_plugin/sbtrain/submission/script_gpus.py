@@ -4,11 +4,13 @@ is not given nodes for their GPUs."""
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from sbtrain.options.script import Script
-from sbtrain_jobs.script_imports import imported_names, parsed
+from sbtrain_jobs.script_imports import parsed
 
 _ON_CORES = frozenset(
     {
@@ -17,7 +19,16 @@ _ON_CORES = frozenset(
     }
 )
 # What runs other code, of which nothing is known.
-_RUNS_OTHERS = frozenset({"ctypes", "importlib", "runpy", "subprocess", "multiprocessing"})
+_RUNS_OTHERS = frozenset(
+    {
+        *("ctypes", "importlib", "runpy", "subprocess", "multiprocessing", "pkgutil", "pty"),
+        *("__import__", "exec", "eval", "compile", "system", "popen", "import_module"),
+        *("resolve_name", "create_subprocess_exec", "create_subprocess_shell"),
+        *("execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe"),
+        *("spawnl", "spawnle", "spawnlp", "spawnlpe", "spawnv", "spawnve", "spawnvp"),
+        *("spawnvpe", "posix_spawn", "posix_spawnp"),
+    }
+)
 _MOST_MODULES, _MOST_BYTES = 200, 1 << 20
 
 
@@ -26,24 +37,45 @@ def leaves_gpus_alone(script: Script) -> bool:
     if not script.is_python:
         return False
     seen = set[Path]()
-    texts = [script.content]
+    texts = [(script.content, script.folder)]
     while texts and len(seen) < _MOST_MODULES:
-        text = texts.pop()
+        text, folder = texts.pop()
         try:
-            parsed(text, most_bytes=_MOST_BYTES)
+            names = list(_names(parsed(text, most_bytes=_MOST_BYTES)))
         except ValueError:
             return False
-        for name in imported_names(text.decode(errors="replace")):
+        for level, name in names:
+            beside = _beside(script.folder if not level else _above(folder, level), name)
             top = name.partition(".")[0]
-            beside = _beside(script.folder, name)
-            if not beside and top in _ON_CORES:
-                continue
-            if top in _RUNS_OTHERS or not (beside or top in sys.stdlib_module_names):
+            if not _RUNS_OTHERS.isdisjoint(name.split(".")):
+                return False
+            if not (beside or level or top in _ON_CORES or top in sys.stdlib_module_names):
                 return False
             for path in beside - seen:
                 seen.add(path)
-                texts.append(path.read_bytes())
+                texts.append((path.read_bytes(), path.parent))
     return not texts
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Modules that are imported, with the dots before them, and names that may run others."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = f"{node.module}." if node.module else ""
+            yield from ((node.level, f"{module}{alias.name}") for alias in node.names)
+            if node.module:
+                yield node.level, node.module
+        elif isinstance(node, ast.Name) and node.id in _RUNS_OTHERS:
+            yield 0, node.id
+        elif isinstance(node, ast.Attribute) and node.attr in _RUNS_OTHERS - {"compile"}:
+            yield 0, node.attr  # re.compile runs nothing
+
+
+def _above(folder: Path, level: int) -> Path:
+    """Where a relative import of a module in a folder begins."""
+    return folder if level < 2 else folder.parents[min(level - 2, len(folder.parents) - 1)]
 
 
 def _beside(folder: Path, name: str) -> set[Path]:

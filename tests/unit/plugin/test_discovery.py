@@ -32,7 +32,7 @@ def said(
     return discovered(
         partitions or [fake_partition("main", names, default=True)],
         nodes_of(nodes).kinds,
-        config or ClusterConfig(name="big"),
+        config or ClusterConfig(name="big", preempt_type="partition_prio"),
     )
 
 
@@ -106,6 +106,9 @@ def test_who_pushes_whom_is_told_by_the_tiers_unless_qos_decides() -> None:
     by_qos = ClusterConfig(preempt_type="qos")
     found = said(*nodes, partitions=partitions, config=by_qos)["partitions"]
     assert {name for name, one in found.items() if one.get("preemptible")} == {"low", "apart"}
+    assert not any(one.get("preempts_others") for one in found.values())
+    found = said(*nodes, partitions=partitions, config=ClusterConfig())["partitions"]
+    assert not any({"preemptible", "preempts_others"} & set(one) for one in found.values())
 
 
 def test_partitions_without_nodes_are_left_out() -> None:
@@ -129,3 +132,22 @@ def test_the_text_is_the_data_again() -> None:
     found = said(node("a", "gpu:nvidia_geforce_rtx_2080_ti:2"), node("b"))
     assert "RTX 2080 Ti" in found["gpus"]
     assert tomllib.loads(as_toml(found)) == found
+
+
+def test_untyped_gpus_of_several_types_cannot_be_told_apart() -> None:
+    found = said(node("a", "gpu:2", features="a100"), node("b", "gpu:2", features="v100"))
+    assert found["partitions"]["main"]["gpu"] == "gpu"
+    assert found["gpus"] == {"gpu": {}}
+
+
+def test_two_words_for_one_type_are_asked_for_each_by_its_own() -> None:
+    main = main_of(
+        node("a", "gpu:a100:4"), node("b", "gpu:nvidia_a100:4"), node("c", "gpu:t4:1")
+    )
+    assert set(main["gpu_types"]) == {"a100", "nvidia_a100", "T4"}
+    assert all(of["nodes"] == 1 for of in main["gpu_types"].values())
+
+
+def test_a_part_of_a_gpu_is_no_gpu() -> None:
+    assert not {"gpu", "gpu_types"} & set(main_of(node("a", "gpu:a100_3g.20gb:2")))
+    assert not {"gpu", "gpu_types"} & set(main_of(node("a", "gpu:1g.5gb:7")))

@@ -14,12 +14,13 @@ from sbtrain.errors import SlurmMissingError, SlurmTimeoutError
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
-from sbtrain.sites.tiers import pushing_aside
+from sbtrain.sites.tiers import BY_TIERS, pushing_aside
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
+from sbtrain_perf.errors import PlanError
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
@@ -116,7 +117,9 @@ def test_who_pushes_aside_is_known_from_slurms_tiers(
         fake_partition("spot", "c[1-4]", preempt_mode=mode), nodes=nodes, priority_tier=1
     )
     one = fake_partition("prod", "c[1-8]", tier=tier)
-    assert pushing_aside([weak, one]) == (frozenset({"prod"}) if pushes else frozenset())
+    assert pushing_aside([weak, one], BY_TIERS) == (
+        frozenset({"prod"}) if pushes else frozenset()
+    )
 
 
 SITE = """\
@@ -313,3 +316,56 @@ def test_of_an_unknown_cluster_it_is_said_what_was_assumed_and_what_would_teach(
     wide = chosen(found).prediction
     assert wide.spread.step > 1.2 * known.spread.step
     assert wide.spread.checkpoint > 2 * known.spread.checkpoint
+
+
+def call(*words: str, tmp_path: Path, slurm: FakeSlurm, **environ: str) -> Planned:
+    """Without a site file of the test's own."""
+    (tmp_path / "train.py").write_text("import torch\n")
+    home = {"SBTRAIN_HOME": tempfile.mkdtemp(dir=tmp_path), "HOME": str(tmp_path)}
+    around = Surroundings(cwd=tmp_path, environ={**home, **environ}, stdin=lambda: b"")
+    line = split_command_line([*words, "--train-steps=9", str(tmp_path / "train.py")], FLAGS)
+    return decide(read_call(line, around), around, slurm)
+
+
+@pytest.mark.parametrize("words", [("-M", "other"), ()])
+def test_of_another_cluster_sbatch_decides(words: tuple[str, ...], tmp_path: Path) -> None:
+    environ = {} if words else {"SLURM_CLUSTERS": "other"}
+    found = call(*words, "-p", "gpu", tmp_path=tmp_path, slurm=FakeSlurm(), **environ)
+    (warning,) = found.warnings
+    assert warning.endswith("which is not asked; nothing is predicted, and sbatch decides")
+    assert "--partition=gpu" in chosen(found).sbatch_options
+    with pytest.raises(PlanError, match="nothing is known of the cluster"):
+        call(*words, "--train-explain", tmp_path=tmp_path, slurm=FakeSlurm(), **environ)
+
+
+def test_a_file_of_one_key_makes_up_no_cluster_either(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("shared_gb_s = 5\n")
+    slurm = FakeSlurm()
+    slurm.fail_next("partitions", SlurmTimeoutError("no answer"))
+    site = f"--train-site={tmp_path}/one.toml"
+    found = call(site, tmp_path=tmp_path, slurm=slurm)
+    assert found.warnings == ("no answer; nothing is predicted, and sbatch decides",)
+    known = call(site, tmp_path=tmp_path, slurm=FakeSlurm())
+    assert known.warnings == ()
+    assert known.shape.shared_bytes_s == 5e9
+
+
+def test_an_own_file_does_not_mix_with_the_site_of_another_cluster(tmp_path: Path) -> None:
+    own = tmp_path / ".config/sbtrain/site.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[partitions.standard]\nprice_per_node_hour = 3\n")
+    words = ("--train-site=bluewaters", "--train-explain")
+    found = call(*words, tmp_path=tmp_path, slurm=FakeSlurm())
+    assert [one.name for one in found.shape.partitions] == ["xe", "xk"]
+    assert found.warnings == ()
+
+
+def test_what_is_explained_is_what_would_be_done(tmp_path: Path) -> None:
+    """Also where an own file names partitions that are gone."""
+    own = tmp_path / ".config/sbtrain/site.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[partitions.gone]\nnodes = 9\ncores_per_node = 1\n")
+    for words in ((), ("--train-explain",)):
+        found = call(*words, tmp_path=tmp_path, slurm=FakeSlurm())
+        assert "partitions.gone: Slurm has no such partition" in found.warnings[0]
+        assert chosen(found).partition == "standard"

@@ -15,6 +15,7 @@ CORES = [
     "from mpi4py import MPI\nimport h5py\n# import torch\n",
     "import plain.inner\n",
     "from plain import inner\n",
+    "import re\nre.compile('x')\n",
 ]
 MAY = [
     "import torch\n",
@@ -25,6 +26,15 @@ MAY = [
     "import beside\n",
     "from package.deep import x\n",
     "import somebodys_own\n",
+    "import net.trainer\n",  # which imports by its place
+    "from net import trainer\n",
+    "__import__('torch')\n",
+    "exec(open('x').read())\n",
+    "import os\nos.system('python x.py')\n",
+    "from os import execvp\n",
+    "import os\nos.execvp('x', [])\n",
+    "import asyncio\nasyncio.create_subprocess_exec('x')\n",
+    "from pkgutil import resolve_name\n",
     "print 'Python 2'\n",
 ]
 
@@ -38,6 +48,9 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name / "inner.py").write_text("import beside2\n")
         (tmp_path / name / "deep.py").write_text(text)
     (tmp_path / "plain/inner.py").write_text("import csv\nimport plain.deep\n")
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/trainer.py").write_text("from .model import Net\n")
+    (tmp_path / "net/model.py").write_text("import torch\n")
     return tmp_path
 
 

@@ -16,17 +16,14 @@ from stale_sites import RIGHT, STALE_SITES, StaleSite
 
 
 def said() -> dict[str, Any]:
-    slurm = FakeSlurm()
-    return discovered(
-        slurm.partitions(), nodes_of(slurm.nodes()).kinds, ClusterConfig(name="played")
-    )
+    slurm, config = FakeSlurm(), ClusterConfig(name="played", preempt_type="partition_prio")
+    return discovered(slurm.partitions(), nodes_of(slurm.nodes()).kinds, config)
 
 
 def test_a_file_that_is_right_is_not_warned_of() -> None:
     stated = tomllib.loads(RIGHT)
     found = settled(said(), stated)
     assert found.problems == ()
-    assert not found.elsewhere
     assert found.data["name"] == "was"
     assert found.data["partitions"]["standard"]["memory_gib_per_node"] == 15
     assert "gpu_types" not in found.data["partitions"]["spot"]
@@ -76,3 +73,22 @@ def test_slurms_word_holds_and_what_is_wrong_is_named(case: StaleSite) -> None:
         assert one["cores_per_node"] <= slurms[name]["cores_per_node"]
         assert one.get("max_time_h", 0) <= slurms[name].get("max_time_h", 1e9)
         assert one.get("max_nodes_per_job", 0) <= slurms[name]["nodes"]
+
+
+def of_spot(**stated: object) -> dict[str, Any]:
+    found = settled(said(), {"partitions": {"spot": stated}})
+    assert found.problems == ()
+    return dict(found.data["partitions"]["spot"])
+
+
+def test_less_of_the_gpus_may_be_asked_for_and_by_slurms_words() -> None:
+    assert of_spot(gpu_types={"k80": {"nodes": 4, "gpus_per_node": 2}})["gpu_types"] == {
+        "k80": {"nodes": 4, "gpus_per_node": 2, "gres": "k80"}
+    }
+    for stated in ({"gpus_per_node": 0}, {"gpu": "K80", "gpus_per_node": 0}):
+        assert not {"gpu", "gpu_types", "gpus_per_node"} & set(of_spot(**stated))
+
+
+def test_a_shorter_limit_takes_the_default_time_with_it() -> None:
+    spot = of_spot(max_time_h=0.05)
+    assert (spot["max_time_h"], spot["default_time_h"]) == (0.05, 0.05)

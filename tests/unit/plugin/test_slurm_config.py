@@ -58,3 +58,8 @@ def test_includes_are_taken_in_and_a_missing_one_is_not_guessed(tmp_path: Path) 
     text = configuration_text(conf)
     assert text is not None
     assert read_config(text).name == "two"
+
+
+def test_keys_may_share_a_line_and_values_may_be_quoted() -> None:
+    said = 'ClusterName="big" SlurmctldHost=h TmpFS="/local"\n'
+    assert (read_config(said).name, read_config(said).tmp_fs) == ("big", "/local")

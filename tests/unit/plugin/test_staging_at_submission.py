@@ -134,6 +134,6 @@ def test_ranks_of_staging_are_started_by_what_fits_the_mpi_library(tmp_path: Pat
     library = Path(sys.prefix) / "lib/libmpi.so.12"  # MPICH's; Open MPI's is libmpi.so.40
     if not library.exists():
         pytest.skip("MPICH's wheel is not installed")
-    for nodes, plugin in ((2, "pmi2"), (1, "")):
+    for nodes, plugin in ((2, "pmi2"), (1, "none")):
         plan = example_plan(data=data, scratch_path="/tmp/%u", nodes=nodes)
         assert check_staging(plan) == (plugin, "")
