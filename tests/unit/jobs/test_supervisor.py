@@ -584,7 +584,7 @@ def test_a_node_that_is_lost_is_left_to_slurm(make_run: MakeRun) -> None:
 
 
 def test_an_attempt_that_left_no_end_is_ended_by_the_next(make_run: MakeRun) -> None:
-    run = make_run(steps=40, checkpoint_interval_s=0.3)
+    run = make_run(steps=40, checkpoint_interval_s=1.0)
     run.start()
     run.wait_for(lambda: run.saved_steps)
     run.stop()
