@@ -1,4 +1,4 @@
-"""Whether sbtrain is at home on a Slurm that nobody has configured: a dozen private Slurms of
+"""Whether sbtrain is at home on a Slurm that nobody has configured: thirteen private Slurms of
 different shapes without any file, names of GPUs, site files that are wrong, and what status
 says of runs that have ended.
 

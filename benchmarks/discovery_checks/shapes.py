@@ -1,4 +1,4 @@
-"""Slurms of a dozen shapes, each with eight nodes that run, on which nobody has configured
+"""Slurms of thirteen shapes, each with eight nodes that run, on which nobody has configured
 sbtrain."""
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ SHAPES = (
         partitions=(
             f"short Nodes={_C} Default=YES MaxTime=10 MaxNodes=1",
             f"wide Nodes={_ALL} MinNodes=2 MaxTime=INFINITE",
+            f"none Nodes={_ALL} MaxNodes=0",
         ),
     ),
     Shape(
@@ -88,6 +89,10 @@ SHAPES = (
             f"low Nodes={_ALL} Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=9",
             f"high Nodes={_ALL} PriorityTier=5 PreemptMode=OFF",
         ),
+    ),
+    Shape(
+        what="no job gets a whole node",
+        partitions=(f"shared Nodes={_ALL} Default=YES MaxCPUsPerNode=2",),
     ),
     Shape(what="accounting", accounting=True),
     Shape(

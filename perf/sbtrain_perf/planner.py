@@ -287,6 +287,7 @@ def _plan(
         launch=request.launch,
         basis=weighing.finder.basis(partition),
         gres=partition.gres,
+        whole_nodes=partition.whole_nodes,
     )
 
 

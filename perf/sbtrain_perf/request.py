@@ -62,7 +62,8 @@ class Partition:
     what there is. gres is what sbatch is asked for; empty: gpu:gpus_per_node.
 
     preempts_others: a job in it may push running jobs of other partitions aside.
-    planned: false where it is for those who name it. memory_gib_per_node: None where it is not
+    planned: false where it is for those who name it. whole_nodes: a job may have all cores of
+    a node, of which it else gets cores_per_node. memory_gib_per_node: None where it is not
     known. assumed: fields that nothing states.
     """
 
@@ -77,6 +78,7 @@ class Partition:
     preemptible: bool = False
     preempts_others: bool = False
     planned: bool = True
+    whole_nodes: bool = True
     mean_time_to_preemption_s: float | None = None
     grace_s: float = 0.0
     max_time_s: float | None = None
@@ -265,7 +267,8 @@ class Plan:
     copy of it, else empty. launch: the script is started by sbtrain once for every rank, or
     once, as sbatch would, and starts the ranks itself. steps_known: false where nothing says
     how many steps the script takes, so that steps and prediction are invented. quiet: of
-    what sbtrain says in the job, warnings and errors are wanted alone.
+    what sbtrain says in the job, warnings and errors are wanted alone. whole_nodes: no other
+    job shares them; else each gives cores_per_node.
 
     roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
     Parameter servers: one chief (coordinator) beside server 0, servers and workers on
@@ -308,4 +311,5 @@ class Plan:
     launch: Launch = "ranks"
     steps_known: bool = True
     quiet: bool = False
+    whole_nodes: bool = True
     version: int = PLAN_VERSION

@@ -72,7 +72,11 @@ def _nodes(one: PartitionInfo, held: Sequence[tuple[NodeKind, int]]) -> dict[str
     found: dict[str, Any] = {"nodes": nodes}
     if one.max_nodes is not None and 0 < one.max_nodes < nodes:
         found["max_nodes_per_job"] = one.max_nodes
-    found["cores_per_node"] = max(1, min(kind.cores for kind, _ in held))
+    cores, most = min(kind.cores for kind, _ in held), one.max_cpus_per_node
+    if most is not None and most < max(kind.cpus for kind, _ in held):
+        cores = min(cores, most)
+        found["whole_nodes"] = False
+    found["cores_per_node"] = max(1, cores)
     if memory_mib > _UNSET_MIB:
         found["memory_gib_per_node"] = round(memory_mib / 1024, 3)
     return found

@@ -122,6 +122,7 @@ def _partition(name: str, data: dict[str, Any], gpus: Mapping[str, Any]) -> Part
         preemptible=data.get("preemptible", False),
         preempts_others=data.get("preempts_others", False),
         planned=data.get("planned", True),
+        whole_nodes=data.get("whole_nodes", True),
         scratch_path=data.get("scratch"),
         scratch_bytes=int(data.get("scratch_gib", 0) * _GIB),
         assumed=tuple(f for key, (f, _) in _RATES.items() if key not in data),

@@ -112,6 +112,7 @@ class PartitionInfo:
     max_nodes: int | None
     min_nodes: int = 0
     qos: str = ""  # whose limits bind its jobs
+    max_cpus_per_node: int | None = None  # of one job
     access: PartitionAccess = PartitionAccess()
 
 

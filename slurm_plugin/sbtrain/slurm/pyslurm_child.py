@@ -81,6 +81,7 @@ def _partitions() -> Iterable[dict[str, object]]:
             "MaxNodes": part.max_nodes,
             "MinNodes": part.min_nodes or 0,
             "QoS": part.qos,
+            "MaxCPUsPerNode": part.max_cpus_per_node,
             "RootOnly": _yes(part.is_root_only),
             "ReqResv": _yes(part.requires_reservation),
             "AllowGroups": ",".join(part.allowed_groups),

@@ -263,6 +263,7 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         max_nodes=None if max_nodes == "UNLIMITED" else int(max_nodes),
         min_nodes=int(pairs.get("MinNodes", "0")),
         qos=_known(pairs.get("QoS", "")),
+        max_cpus_per_node=_some_number(pairs.get("MaxCPUsPerNode", "")),
         access=PartitionAccess(
             groups=_some(pairs, "AllowGroups"),
             accounts=_some(pairs, "AllowAccounts"),
@@ -273,6 +274,10 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
             reservation_only=pairs.get("ReqResv") == "YES",
         ),
     )
+
+
+def _some_number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def _some(pairs: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -86,7 +86,11 @@ def _of_choices(asked: Asked, plan: Plan) -> Iterator[Addition]:
             word="--ntasks-per-node=1", why="one task a node starts all of its ranks"
         )
     if not given(settings, "exclusive", "oversubscribe", "cpus-per-task"):
-        yield Addition(word="--exclusive", why="planned with all that a node has")
+        if plan.whole_nodes:
+            yield Addition(word="--exclusive", why="planned with all that a node has")
+        elif asked.launch == "ranks" and not given(settings, "ntasks", "ntasks-per-node"):
+            cores = f"--cpus-per-task={plan.cores_per_node}"
+            yield Addition(word=cores, why="as many as the partition gives a job of a node")
     if plan.gpus_per_node and not given(settings, *GPU_OPTIONS):
         gres = plan.gres or f"gpu:{plan.gpus_per_node}"
         yield Addition(word=f"--gres={gres}", why="planned with the GPUs of its nodes")

@@ -93,3 +93,17 @@ def test_a_name_in_lines_of_another_scheduler_counts(line: str) -> None:
     assert found.kept_lines == (line,)
     said = dataclasses.replace(asked("--train-name=x"), directives=found)
     assert additions(said, example_plan(resumable=False)).each == ()
+
+
+def test_of_a_partition_that_gives_no_whole_node_none_is_asked_for() -> None:
+    ranks = dataclasses.replace(
+        asked("--train-steps=9"),
+        request=dataclasses.replace(asked("--train-steps=9").request, launch="ranks"),
+    )
+    plan = example_plan(whole_nodes=False, cores_per_node=3)
+    words = {one.word for one in additions(ranks, plan).each}
+    assert "--exclusive" not in words
+    assert "--cpus-per-task=3" in words
+    assert not {"--exclusive", "--cpus-per-task=3"} & added(
+        "--train-steps=9", whole_nodes=False
+    )

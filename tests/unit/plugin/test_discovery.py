@@ -151,3 +151,12 @@ def test_two_words_for_one_type_are_asked_for_each_by_its_own() -> None:
 def test_a_part_of_a_gpu_is_no_gpu() -> None:
     assert not {"gpu", "gpu_types"} & set(main_of(node("a", "gpu:a100_3g.20gb:2")))
     assert not {"gpu", "gpu_types"} & set(main_of(node("a", "gpu:1g.5gb:7")))
+
+
+def test_a_partition_that_gives_no_job_a_whole_node() -> None:
+    nodes = [node(name, cpus=8, cores=8) for name in ("a", "b")]
+    base = fake_partition("main", "a,b", default=True)
+    for most, cores, whole in ((2, 2, False), (8, 8, True), (None, 8, True)):
+        one = dataclasses.replace(base, max_cpus_per_node=most)
+        main = said(*nodes, partitions=[one])["partitions"]["main"]
+        assert (main["cores_per_node"], main.get("whole_nodes", True)) == (cores, whole)

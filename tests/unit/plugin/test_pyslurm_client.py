@@ -38,6 +38,7 @@ PARTITION = {
     "RootOnly": "NO",
     "ReqResv": "NO",
     "QoS": "N/A",
+    "MaxCPUsPerNode": "UNLIMITED",
 }
 BY_COMMANDS = " ".join(f"{key}={value}" for key, value in PARTITION.items()).replace(
     "=gpu", "=commands"

@@ -287,6 +287,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
         "preemptible": "true",
         "preempts_others": "true",
         "planned": "false",
+        "whole_nodes": "false",
         "scratch": '"/s"',
         "nodes": 9,
         "max_nodes_per_job": 8,
@@ -314,7 +315,7 @@ def test_every_key_of_the_schema_is_read(tmp_path: Path) -> None:
     assert (read.max_nodes_per_job, read.cores_per_node, read.gpus_per_node) == (8, 7, 7)
     assert (read.memory_gib_per_node, read.price_per_node_hour, read.grace_s) == (7.0,) * 3
     assert (read.preemptible, read.preempts_others, read.scratch_path) == (True, True, "/s")
-    assert not read.planned
+    assert (read.planned, read.whole_nodes) == (False, False)
     assert (read.scratch_bytes, read.scratch_bytes_s) == (7 * 2**30, 7e9)
     assert read.network_bytes_s == 8.75e8
     # Leaving any one out must change what is read, or be refused.
