@@ -1,5 +1,5 @@
-"""Slurms of thirteen shapes, each with eight nodes that run, on which nobody has configured
-sbtrain."""
+"""Slurms of thirteen shapes, each with eight nodes that run, on which nobody has
+configured sbtrain."""
 
 from __future__ import annotations
 
