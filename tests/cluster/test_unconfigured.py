@@ -103,6 +103,7 @@ def test_a_program_that_can_use_no_gpu_is_given_none(
         said = sbtrain(*words, cwd=tmp_path, environ=environ)
         assert said.returncode == 0, said.stderr
         assert ("--gres=gpu" in said.stdout) is gpus, name
+        assert ("planned without GPUs" in said.stderr) is not gpus
 
 
 def test_slurms_word_is_a_site_file(tmp_path: Path, environ: dict[str, str]) -> None:

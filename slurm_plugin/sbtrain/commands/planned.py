@@ -130,7 +130,7 @@ def _planned(
     later = [one for one in lint(*call, place, plan=chosen) if one not in found]
     warn([*later, *outcome.warnings], who="sbtrain", strict=strict)
     if talks and chosen:
-        tell([launch_note(outcome.asked)], who="sbtrain")
+        tell([launch_note(outcome.asked), *outcome.notes], who="sbtrain")
         tell(plan_notes(chosen, asked.settings), who="sbtrain")
         if not asked.options.explain and outcome.asked.opened:
             tell(outcome.decision.risks, who="sbtrain")

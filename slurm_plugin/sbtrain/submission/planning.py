@@ -77,6 +77,7 @@ class Planned:
     shape: ClusterShape
     decision: Decision
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_call(line: CommandLine, around: Surroundings, script: Script | None = None) -> Asked:
@@ -179,8 +180,10 @@ def decide(
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
     shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
-    if _wants_no_gpus(asked):
+    notes = list[str]()
+    if any(one.gpu for one in shape.partitions) and _wants_no_gpus(asked):
         shape = without_gpus(shape)
+        notes.append("planned without GPUs: it imports nothing that uses them (--gres asks)")
     blind = site.invented and bool(known.silence)
     if blind and not runs:
         raise PlanError(
@@ -244,7 +247,13 @@ def decide(
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
         decision = dataclasses.replace(decision, chosen=plan)
-    return Planned(asked=asked, shape=shape, decision=decision, warnings=tuple(warnings))
+    return Planned(
+        asked=asked,
+        shape=shape,
+        decision=decision,
+        warnings=tuple(warnings),
+        notes=tuple(notes),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
