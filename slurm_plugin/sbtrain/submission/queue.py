@@ -125,10 +125,9 @@ def fitted(
             left_out[one.name] = why
             continue
         usable = len(usable_nodes(asked, one, info, known.nodes))
-        most = min(usable, info.max_nodes or MOST, limit.nodes or MOST)
-        kept.append(
-            dataclasses.replace(one, max_nodes_per_job=min(most, one.max_nodes_per_job))
-        )
+        most = [usable, info.max_nodes, limit.nodes, one.max_nodes_per_job]
+        least = min(nodes for nodes in most if nodes is not None)
+        kept.append(dataclasses.replace(one, max_nodes_per_job=least))
     wanted = {name for name in (asked.request.partition or "").split(",") if name}
     if not wanted:
         wanted = {slurm_partition(one.name) for one in shape.partitions}
@@ -196,6 +195,8 @@ def _closed(
         return f"its jobs may take {duration(info.max_time_s)} at most"
     if limit.wall_s is not None and (request.time_limit_s or 0) > limit.wall_s:
         return f"your jobs may take {duration(limit.wall_s)} at most (account or QOS)"
+    if info.max_nodes == 0:
+        return "its jobs may have no node (MaxNodes)"
     if limit.nodes is not None and limit.nodes < max(request.nodes.low, info.min_nodes):
         return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:

@@ -194,6 +194,14 @@ def test_excluded_nodes_are_not_planned_with(
     assert (chosen(found).partition, chosen(found).nodes) == (partition, nodes)
 
 
+def test_a_partition_whose_jobs_may_have_no_node_takes_none(tmp_path: Path) -> None:
+    none = dataclasses.replace(fake_partition("standard", "c[1-4]", default=True), max_nodes=0)
+    slurm = FakeSlurm(partitions=[none, fake_partition("spot", "g[1-8]")])
+    found = outcome("--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "spot"
+    assert "standard is left out: its jobs may have no node (MaxNodes)" in found.warnings
+
+
 @pytest.mark.parametrize("words", [(), ("-p", "standard", "-N1")])
 def test_the_default_time_of_a_partition_is_said_where_the_run_takes_longer(
     words: tuple[str, ...], tmp_path: Path
