@@ -301,8 +301,8 @@ class SlurmClient(Protocol):
 
     def config(self) -> ClusterConfig: ...
 
-    def limits(self) -> UserLimits:
-        """Of this user, by the accounting; slurmctld is not asked."""
+    def limits(self, cluster: str) -> UserLimits:
+        """Of this user on the cluster of that name. slurmdbd is asked, not slurmctld."""
         ...
 
     def jobs(self) -> tuple[JobInfo, ...]:

@@ -22,9 +22,9 @@ from sbtrain.options.argv import Setting, given, last_value
 from sbtrain.slurm.cluster_config import NO_CONFIG, ClusterConfig
 from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.kept_answers import (
-    NODES_AGAIN_S,
-    NODES_S,
+    AGAIN_S,
     PARTITIONS_S,
+    STATE_S,
     KeptAnswers,
 )
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
@@ -86,22 +86,14 @@ def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
     try:
         return Known(
             partitions=answers.partitions(),
-            nodes=answers.nodes(most_s=NODES_S if anew else PARTITIONS_S),
+            nodes=answers.nodes(most_s=STATE_S if anew else PARTITIONS_S),
             config=answers.config(),
-            limits=_limits(answers) if anew else NO_LIMITS,
+            limits=answers.limits() if anew else NO_LIMITS,
         )
     except SlurmMissingError:
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
-
-
-def _limits(answers: KeptAnswers) -> UserLimits:
-    """None where the accounting does not tell: Slurm's own word on the job does."""
-    try:
-        return answers.limits()
-    except SlurmError:
-        return NO_LIMITS
 
 
 def fitted(
@@ -276,7 +268,7 @@ def queue_waits(
         queue, nodes = answers.queue(), known.nodes
         free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
         if free.doubtful:
-            nodes = answers.nodes(most_s=NODES_AGAIN_S)
+            nodes = answers.nodes(most_s=AGAIN_S)
             free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
     except SlurmMissingError:
         return Waits()

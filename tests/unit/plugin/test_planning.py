@@ -287,8 +287,9 @@ class Limited(FakeSlurm):
     def config(self) -> ClusterConfig:
         return dataclasses.replace(super().config(), limits=True)
 
-    def limits(self) -> UserLimits:
-        return read_limits("team||small|small|node=2|01:00:00|\n", "small|||\n")
+    def limits(self, cluster: str) -> UserLimits:
+        assert cluster == "played"
+        return read_limits("team|||small|small|node=2|01:00:00|\n", "", "small|||||\n")
 
 
 def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) -> None:
