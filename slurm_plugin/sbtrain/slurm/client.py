@@ -198,6 +198,11 @@ class QueuedJob:
         """It waits for nodes or for its turn, and not for a date, a limit or a release."""
         return self.reason in _FOR_NODES
 
+    @property
+    def partition_is_closed(self) -> bool:
+        """It waits because a partition of it takes no jobs now."""
+        return self.reason in {"PartitionDown", "PartitionInactive"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:

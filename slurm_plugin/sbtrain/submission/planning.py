@@ -171,7 +171,7 @@ def decide(
     from sbtrain_perf.coefficients import load_coefficients
 
     answers = _answers(asked, around, client)
-    known = Known() if answers is None else ask_known(answers, anew=to_run and asked.opened)
+    known = _known(asked, answers, to_run=to_run, refused=bool(closed))
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
     shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
@@ -180,7 +180,7 @@ def decide(
     blind = site.invented and bool(known.silence) and runs
     if blind:
         asked = dataclasses.replace(asked, opened=False)
-    elif asked.launch == "ranks":
+    elif asked.launch == "ranks" and not (runs and (known.partitions or known.silence)):
         _check_partition(asked.request.partition, shape)
     if not to_run:
         answers = None
@@ -211,12 +211,13 @@ def decide(
         if without.chosen is not None:
             warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
             asked, decision = unbound, without
-    if decision.chosen is None and asked.launch == "script":
+    by_sbatch = asked.launch == "script" or bool(_strange(asked.request.partition, shape))
+    if decision.chosen is None and by_sbatch:
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
         why = decision.refusal
         asked, decision = _unplanned(planner, asked, shape, why=why, refused=decision)
     if answers is not None and asked.opened and _is_open(asked):
-        waits = queue_waits(asked, decision.rows, shape, known, answers, limit_s=limit_s)
+        waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
         shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
@@ -236,6 +237,20 @@ def decide(
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
         decision = dataclasses.replace(decision, chosen=plan)
     return Planned(asked=asked, shape=shape, decision=decision, warnings=tuple(warnings))
+
+
+def _known(asked: Asked, answers: KeptAnswers | None, *, to_run: bool, refused: bool) -> Known:
+    if answers is None:
+        return Known()
+    now = to_run and asked.opened
+    named = (asked.request.partition or "").split(",")
+    return ask_known(
+        answers,
+        anew=now,
+        named=[name for name in named if name],
+        refused=refused,
+        queue=now and _is_open(asked),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,11 +432,17 @@ def no_plan(decision: Decision) -> PlanError:
 
 
 def _check_partition(wanted: str | None, shape: ClusterShape) -> None:
-    known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
-    unknown = [name for name in (wanted or "").split(",") if name and name not in known]
+    """Where nobody else can tell."""
+    unknown = _strange(wanted, shape)
     if unknown:
+        known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
         shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
         raise RequestError(
             f"the site {shape.name} has no partition {unknown[0]!r} ({shape.source})",
             hint=f"it has {shown}; another site file is named by --train-site",
         )
+
+
+def _strange(wanted: str | None, shape: ClusterShape) -> list[str]:
+    known = {slurm_partition(one.name) for one in shape.partitions}
+    return [name for name in (wanted or "").split(",") if name and name not in known]

@@ -13,7 +13,7 @@ import grp
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.kept_answers import (
     AGAIN_S,
     PARTITIONS_S,
+    QUEUE_S,
     STATE_S,
     KeptAnswers,
 )
@@ -48,13 +49,14 @@ MOST = 1 << 30  # where Slurm sets no limit to a job's nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What Slurm has; nothing where no Slurm is. silence: why a Slurm that is there did not
-    tell."""
+    """What Slurm has; nothing where no Slurm is. free: when nodes are, where the queue matters.
+    silence: why a Slurm that is there did not tell."""
 
     partitions: tuple[PartitionInfo, ...] = ()
     nodes: Nodes = NO_NODES
     config: ClusterConfig = NO_CONFIG
     limits: UserLimits = NO_LIMITS
+    free: FreeNodes | None = None
     silence: str = ""
 
     @property
@@ -81,11 +83,29 @@ class Waits:
     silence: str = ""
 
 
-def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
-    """anew: which nodes can be used now matters, and not only which there are."""
+def ask_known(
+    answers: KeptAnswers,
+    *,
+    anew: bool = True,
+    named: Collection[str] = (),
+    refused: bool = False,
+    queue: bool = False,
+    now: Callable[[], float] = time.time,
+) -> Known:
+    """
+    Args:
+        anew: what can be used now matters, and not only what there is.
+        named: partitions that the user names; one that is not known may be new.
+        refused: Slurm has just refused a job for its partition.
+        queue: what runs and what waits matters too.
+    """
     try:
-        return Known(
-            partitions=answers.partitions(),
+        state_s = QUEUE_S if refused else STATE_S if anew else PARTITIONS_S
+        partitions = answers.partitions(most_s=state_s)
+        if set(named) - {one.name for one in partitions}:
+            partitions = answers.partitions(most_s=QUEUE_S)
+        known = Known(
+            partitions=partitions,
             nodes=answers.nodes(most_s=STATE_S if anew else PARTITIONS_S),
             config=answers.config(),
             limits=answers.limits() if anew else NO_LIMITS,
@@ -94,6 +114,25 @@ def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
+    try:
+        return _with_queue(known, answers, now_s=now()) if queue else known
+    except SlurmMissingError:
+        return known
+    except SlurmError as error:
+        return dataclasses.replace(known, silence=error.message)
+
+
+def _with_queue(known: Known, answers: KeptAnswers, *, now_s: float) -> Known:
+    """What the queue contradicts is asked about again."""
+    queue, partitions, nodes = answers.queue(), known.partitions, known.nodes
+    up = {one.name for one in partitions if one.up}
+    if any(up & set(job.partition.split(",")) for job in queue if job.partition_is_closed):
+        partitions = answers.partitions(most_s=AGAIN_S)
+    free = FreeNodes(partitions, queue, unusable=nodes.unusable, now_s=now_s)
+    if free.doubtful:
+        nodes = answers.nodes(most_s=AGAIN_S)
+        free = FreeNodes(partitions, queue, unusable=nodes.unusable, now_s=now_s)
+    return dataclasses.replace(known, partitions=partitions, nodes=nodes, free=free)
 
 
 def fitted(
@@ -241,10 +280,8 @@ def queue_waits(
     rows: Sequence[Row],
     shape: ClusterShape,
     known: Known,
-    answers: KeptAnswers,
     *,
     limit_s: float | None,
-    now: Callable[[], float] = time.time,
 ) -> Waits:
     """How long the best row of each partition would wait; rows come best first. Empty where no
     Slurm is, and where the site file is that of another cluster.
@@ -256,33 +293,19 @@ def queue_waits(
     for row in rows:
         if row.prediction is not None:
             best.setdefault(row.partition, row)
-    partitions = {one.name: one for one in shape.partitions}
-    asked_of = [
-        (partitions[name], info, row)
-        for name, row in best.items()
-        if (info := known.of(partitions[name])) is not None
-    ]
-    if not asked_of:
-        return Waits(silence=known.silence)
-    try:
-        queue, nodes = answers.queue(), known.nodes
-        free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
-        if free.doubtful:
-            nodes = answers.nodes(most_s=AGAIN_S)
-            free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
-    except SlurmMissingError:
-        return Waits()
-    except SlurmError as error:
-        return Waits(silence=error.message)
-    waits = Waits()
-    for one, info, row in asked_of:
-        among = usable_nodes(asked, one, info, nodes)
+    waits, free = Waits(silence=known.silence), known.free
+    if free is None:
+        return waits
+    for one in shape.partitions:
+        info, row_of_it = known.of(one), best.get(one.name)
+        if info is None or row_of_it is None:
+            continue
+        among = usable_nodes(asked, one, info, known.nodes)
         runs_s = limit_s or info.default_time_s or info.max_time_s
-        wait_s = free.wait_s(
-            info.name, row.nodes, among=among, limit_s=runs_s, with_all=_required(asked)
-        )
+        nodes, must_have = row_of_it.nodes, _required(asked)
+        wait_s = free.wait_s(info.name, nodes, among=among, limit_s=runs_s, with_all=must_have)
         waits.seconds[one.name] = wait_s
         open_now = free.open_now(info.name, among=among, limit_s=runs_s)
-        if wait_s > AT_ONCE_S and asked.request.nodes.low <= open_now < row.nodes:
+        if wait_s > AT_ONCE_S and asked.request.nodes.low <= open_now < nodes:
             waits.at_once[one.name] = open_now
     return waits

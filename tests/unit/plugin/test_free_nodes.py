@@ -121,6 +121,8 @@ def test_what_slurm_says_of_a_waiting_job_may_contradict_what_is_known_of_nodes(
 
     assert doubtful("Resources", 3)  # three seem to be free
     assert not doubtful("Resources", 4)
+    assert doubtful("ReqNodeNotAvail", 3)
+    assert doubtful("Nodes_required_for_job_are_DOWN", 3)
     assert not doubtful("Priority", 3)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.sites.tiers import pushing_aside
+from sbtrain.slurm.client import PartitionInfo, QueuedJob
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.gres import read_gres
+from sbtrain.slurm.kept_answers import AGAIN_S, QUEUE_S, STATE_S
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
+from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
@@ -279,6 +283,106 @@ def test_of_a_cluster_that_says_nothing_nothing_is_made_up(script: str, tmp_path
     assert not [word for word in added.directives + added.words if "--partition" in word]
     assert not [word for word in added.directives + added.words if "--nodes=" in word]
     assert "--partition=gpu" in plan.sbatch_options
+
+
+class Changing(FakeSlurm):
+    """Whose partitions change; keeps count of how often it was asked about them."""
+
+    asked = 0
+
+    def partitions(self) -> tuple[PartitionInfo, ...]:
+        self.asked += 1
+        return super().partitions()
+
+    def change(self, one: PartitionInfo) -> None:
+        self._cluster.partitions[one.name] = one
+
+
+def at_home(tmp_path: Path) -> Surroundings:
+    conf = tmp_path / "slurm.conf"
+    if not conf.exists():
+        conf.write_text("ClusterName=played\n")
+    environ = {"SBTRAIN_HOME": f"{tmp_path}/home", "SLURM_CONF": str(conf)}
+    return Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
+
+
+def in_one_home(*words: str, slurm: FakeSlurm, tmp_path: Path) -> Planned:
+    """On what Slurm says alone, with what was kept of the calls before."""
+    around = at_home(tmp_path)
+    line = split_command_line(["--train-steps=20", *words, "train.sh"], FLAGS)
+    script = Script(name="train.sh", folder=tmp_path, content=PLAIN, shown="train.sh")
+    return decide(read_call(line, around, script), around, slurm)
+
+
+def pass_time(tmp_path: Path, seconds: float) -> None:
+    (kept,) = (tmp_path / "home").glob("slurm-*.json")
+    said = json.loads(kept.read_text())
+    older = {key: at - seconds for key, at in said.items() if key.endswith("_at_s")}
+    kept.write_text(json.dumps(said | older))
+
+
+def test_a_partition_that_is_new_is_found_and_a_strange_one_is_for_sbatch_to_judge(
+    tmp_path: Path,
+) -> None:
+    slurm = Changing()
+    in_one_home(slurm=slurm, tmp_path=tmp_path)
+    pass_time(tmp_path, QUEUE_S)
+    slurm.change(fake_partition("fresh", "c[1-3]"))
+    found = in_one_home("-p", "fresh", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "fresh"
+    assert slurm.asked == 2
+    found = in_one_home("-p", "strange", slurm=slurm, tmp_path=tmp_path)
+    assert "--partition=strange" in chosen(found).sbatch_options
+    assert not [
+        one for one in additions(found.asked, chosen(found)).words if "partition" in one
+    ]
+    (warning,) = found.warnings
+    assert warning.endswith("nothing is predicted, and sbatch decides")
+    with pytest.raises(RequestError, match="has no partition 'strange'"):
+        in_one_home("-p", "strange", "--train-explain", slurm=slurm, tmp_path=tmp_path)
+
+
+def test_a_partition_that_was_closed_is_found_so_within_the_hour(
+    tmp_path: Path,
+) -> None:
+    slurm = Changing()
+    best = chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition
+    slurm.change(dataclasses.replace(slurm.partitions()[0], name=best, up=False))
+    slurm.asked = 0
+    pass_time(tmp_path, STATE_S - 60)
+    assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition == best
+    assert slurm.asked == 0
+    pass_time(tmp_path, 60)
+    assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition != best
+    assert slurm.asked == 1
+
+
+@pytest.mark.parametrize("sign", ["refused", "waiting"])
+def test_a_sign_that_a_partition_was_closed_has_slurm_asked_at_once(
+    sign: str, tmp_path: Path
+) -> None:
+    waiting = list[QueuedJob]()
+
+    class Waiting(Changing):
+        def queue(self) -> tuple[QueuedJob, ...]:
+            return tuple(waiting)
+
+    slurm = Waiting()
+    best = chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition
+    slurm.change(dataclasses.replace(slurm.partitions()[0], name=best, up=False))
+    slurm.asked = 0
+    pass_time(tmp_path, AGAIN_S)
+    if sign == "waiting":
+        waiting.append(QueuedJob(partition=best, node_count=1, reason="PartitionDown"))
+        assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition != best
+        in_one_home(slurm=slurm, tmp_path=tmp_path)
+    else:
+        asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+        assert slurm.asked == 0
+        environ = {"SBTRAIN_HOME": f"{tmp_path}/home", "SLURM_CONF": f"{tmp_path}/slurm.conf"}
+        around = Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
+        decide(asked, around, slurm, closed={"other": "refused"})
+    assert slurm.asked == 1
 
 
 class Limited(FakeSlurm):
