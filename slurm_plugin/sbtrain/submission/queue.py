@@ -177,11 +177,12 @@ def usable_nodes(
     for words in _features(last_value(asked.settings, "constraint") or ""):
         lists = [nodes.by_feature.get(word, "") for word in words]
         found &= frozenset().union(*map(names_in, lists))
-    if partition.gres and not partition.mix and not given(asked.settings, *GPU_OPTIONS):
-        for one in read_gres(partition.gres):
-            typed = f"{one.name}:{one.kind}" if one.kind else one.name
-            if typed in nodes.by_gres:
-                found &= names_in(nodes.by_gres[typed])
+    by_user = given(asked.settings, *GPU_OPTIONS)
+    gres = (last_value(asked.settings, "gres") or "") if by_user else partition.gres
+    for wanted in read_gres(gres):
+        having = nodes.with_gres(wanted)
+        if having is not None:
+            found &= frozenset().union(*map(names_in, having))
     return found
 
 

@@ -14,7 +14,7 @@ import pytest
 from fake_slurm import FakeSlurm
 from fake_slurm_cluster import fake_node
 from sbtrain.errors import SlurmTimeoutError
-from sbtrain.slurm.client import NodeInfo, PartitionInfo, QueuedJob
+from sbtrain.slurm.client import Gres, NodeInfo, PartitionInfo, QueuedJob
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.kept_answers import (
     AGAIN_S,
@@ -218,7 +218,9 @@ def test_nodes_by_what_they_have_and_whether_they_run_jobs(environ: dict[str, st
     nodes = KeptAnswers(Counting(down, fast, fake_node("g1", gpus=2)), environ).nodes()
     assert nodes.unusable == "c2"
     assert nodes.by_feature == {"fast": "c3", "ib": "c3"}
-    assert nodes.by_gres == {"gpu": "g1", "gpu:k80": "g1"}
+    assert nodes.with_gres(Gres(name="gpu", kind="k80", count=2)) == ["g1"]
+    assert nodes.with_gres(Gres(name="gpu", kind="", count=3)) == []
+    assert nodes.with_gres(Gres(name="gpu", kind="v100", count=1)) is None
 
 
 def test_a_configuration_that_is_gone_is_no_obstacle(environ: dict[str, str]) -> None:

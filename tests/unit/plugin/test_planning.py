@@ -385,6 +385,23 @@ def test_a_sign_that_a_partition_was_closed_has_slurm_asked_at_once(
     assert slurm.asked == 1
 
 
+def test_a_node_with_fewer_gpus_than_are_planned_is_no_node_for_them(tmp_path: Path) -> None:
+    """Of the two kinds the one with four is down."""
+    big = dataclasses.replace(fake_node("g1"), gres=read_gres("gpu:h100:4"))
+    small = dataclasses.replace(fake_node("g2"), gres=read_gres("gpu:h100:2"))
+    slurm = FakeSlurm(
+        nodes=[fake_node("c1"), big, small],
+        partitions=[
+            fake_partition("cpu", "c1", default=True),
+            fake_partition("gpus", "g[1-2]"),
+        ],
+    )
+    slurm.lose_node("g1")
+    found = in_one_home("--train-objective=time", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).gpus_per_node == 0
+    assert "gpus:H100 is left out" in " ".join(found.warnings)
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 
