@@ -220,7 +220,8 @@ def decide(
         waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
-        shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
+        shape, decision, unknown = _with_waits(planner, asked.request, shape, decision, waits)
+        warnings += unknown
     if not invented:
         decision = with_default_time(asked, decision, shape, known=known)
     if decision.chosen is not None:
@@ -297,13 +298,13 @@ def _answers(
 
 
 def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
-    """No more nodes a job than that, by partition."""
+    """No more nodes a job than that, by partition; without those that have none."""
     kept = []
     for one in shape.partitions:
         nodes = most.get(one.name, most.get(slurm_partition(one.name), one.max_nodes_per_job))
-        kept.append(
-            dataclasses.replace(one, max_nodes_per_job=min(nodes, one.max_nodes_per_job))
-        )
+        nodes = min(nodes, one.max_nodes_per_job)
+        if nodes:
+            kept.append(dataclasses.replace(one, max_nodes_per_job=nodes))
     return dataclasses.replace(shape, partitions=tuple(kept))
 
 
@@ -313,19 +314,36 @@ def _with_waits(
     shape: ClusterShape,
     decision: Decision,
     waits: Waits,
-) -> tuple[ClusterShape, Decision]:
-    """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
-    if not any(waits.seconds.values()):
-        return shape, decision
-    later = planner.plan(request, shape, waits.seconds)
-    if not waits.at_once or request.objective.kind not in ("balanced", "time"):
-        return shape, later
-    small = _with_most(shape, waits.at_once)
-    passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
+) -> tuple[ClusterShape, Decision, list[str]]:
+    """The decision when the queue is known: as many nodes as are best, later, or fewer, now.
+    Where nobody can say how long a partition waits, what starts now or at a known time goes
+    first; where nothing does, the queue is not reckoned with, and a warning says so."""
+    said = list[str]()
+    seconds = {name: wait_s for name, wait_s in waits.seconds.items() if wait_s is not None}
+    unknown = waits.seconds.keys() - seconds
+    if unknown:
+        now = {name: waits.at_once.get(name, 0) for name in unknown}
+        some = _with_most(shape, now)
+        first = planner.plan(request, some) if some.partitions else decision
+        of_unknown = decision.chosen is not None and decision.chosen.partition in unknown
+        if first.chosen is not None and some.partitions:
+            shape, decision = some, first
+        if of_unknown:
+            names = ", ".join(sorted(unknown))
+            then = "what can start is taken" if decision is first else "planned as if they were"
+            said = [f"nobody can say when nodes of {names} come free: {then}"]
+    if not any(seconds.values()):
+        return shape, decision, said
+    later = planner.plan(request, shape, seconds)
+    at_once = {name: nodes for name, nodes in waits.at_once.items() if name not in unknown}
+    if not at_once or request.objective.kind not in ("balanced", "time"):
+        return shape, later, said
+    small = _with_most(shape, at_once)
+    passed = {name: 0.0 if name in at_once else s for name, s in seconds.items()}
     sooner = planner.plan(request, small, passed)
     if _value(sooner) < _value(later):
-        return small, sooner
-    return shape, later
+        return small, sooner, said
+    return shape, later, said
 
 
 def _signal_of(asked: Asked) -> str | None:

@@ -75,10 +75,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """seconds: the wait in each partition, by its name in the site file. at_once: where that is
-    long, nodes that would start now. silence: why a Slurm that is there did not tell."""
+    """seconds: the wait in each partition, by its name in the site file; None where nobody can
+    say, as behind a job without a time limit. at_once: where that is long, nodes that would
+    start now. silence: why a Slurm that is there did not tell."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float | None] = field(default_factory=dict)
     at_once: dict[str, int] = field(default_factory=dict)
     silence: str = ""
 
@@ -307,6 +308,7 @@ def queue_waits(
         wait_s = free.wait_s(info.name, nodes, among=among, limit_s=runs_s, with_all=must_have)
         waits.seconds[one.name] = wait_s
         open_now = free.open_now(info.name, among=among, limit_s=runs_s)
-        if wait_s > AT_ONCE_S and asked.request.nodes.low <= open_now < nodes:
+        waits_long = wait_s is None or wait_s > AT_ONCE_S
+        if waits_long and asked.request.nodes.low <= open_now < nodes:
             waits.at_once[one.name] = open_now
     return waits

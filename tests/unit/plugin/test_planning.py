@@ -402,6 +402,40 @@ def test_a_node_with_fewer_gpus_than_are_planned_is_no_node_for_them(tmp_path: P
     assert "gpus:H100 is left out" in " ".join(found.warnings)
 
 
+class Queued(FakeSlurm):
+    """Jobs without a time limit hold all nodes of cpu."""
+
+    held = "c[1-4]"
+
+    def queue(self) -> tuple[QueuedJob, ...]:
+        return (QueuedJob(partition="cpu", nodes=self.held, node_count=4),)
+
+
+def test_where_nobody_can_say_how_long_it_waits_what_starts_now_is_taken(
+    tmp_path: Path,
+) -> None:
+    cpu, slow = fake_partition("cpu", "c[1-4]", default=True), fake_partition("slow", "g1")
+    nodes = [fake_node(f"c{at}") for at in range(1, 5)] + [fake_node("g1", cpus=1)]
+    words = ("--train-objective=time", "--train-steps=9000")
+    slurm = Queued(nodes=nodes, partitions=[cpu, slow])
+    free = FakeSlurm(nodes=nodes, partitions=[cpu, slow])
+    assert chosen(in_one_home(*words, slurm=free, tmp_path=tmp_path)).partition == "cpu"
+    pass_time(tmp_path, QUEUE_S)
+    found = in_one_home(*words, slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "slow"
+    told = "nobody can say when nodes of cpu come free"
+    assert found.warnings == (f"{told}: what can start is taken",)
+    pass_time(tmp_path, QUEUE_S)
+    named = in_one_home(*words, "-p", "cpu", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(named).partition == "cpu"
+    assert chosen(named).prediction.queue_s == 0
+    assert named.warnings == (f"{told}: planned as if they were",)
+    pass_time(tmp_path, QUEUE_S)
+    slurm.held = "c[1-3]"
+    fewer = in_one_home(*words, "-p", "cpu", slurm=slurm, tmp_path=tmp_path)
+    assert (chosen(fewer).partition, chosen(fewer).nodes) == ("cpu", 1)
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 
