@@ -34,6 +34,7 @@ from sbtrain.submission.queue import (
     Known,
     Waits,
     ask_known,
+    closed_notes,
     fitted,
     queue_waits,
 )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sbtrain_perf.request import ClusterShape, Plan, Request
 
 
+_MOST_NAMED = 3  # partitions that are left out, in one call
 NONE_CLOSED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -184,9 +186,12 @@ def decide(
         _check_partition(asked.request.partition, shape)
     if not to_run:
         answers = None
+    closed_to_it = list[str]()
     if answers is not None and _is_open(asked):
-        shape, left_out = fitted(asked, shape, known, closed)
-        warnings += [f"{name} is left out: {why}" for name, why in left_out.items()]
+        whole = shape
+        shape, left_out = fitted(asked, whole, known, closed)
+        most = len(left_out) if asked.options.explain else _MOST_NAMED
+        closed_to_it = closed_notes(left_out, none_left=shape is whole, most=most, apart=closed)
         asked = _in_default_partition(asked, shape, known)
     limit_s = asked.request.time_limit_s
     now = datetime.now(UTC)
@@ -236,6 +241,7 @@ def decide(
         own_signal = _signal_of(asked)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
+        warnings += closed_to_it
         decision = dataclasses.replace(decision, chosen=plan)
     return Planned(asked=asked, shape=shape, decision=decision, warnings=tuple(warnings))
 

@@ -139,9 +139,9 @@ def _with_queue(known: Known, answers: KeptAnswers, *, now_s: float) -> Known:
 def fitted(
     asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
 ) -> tuple[ClusterShape, dict[str, str]]:
-    """The cluster as the job may use it, and why partitions are left out. A partition that
-    takes no such job goes, unless none takes it: then sbatch says why. None of the others has
-    more nodes than may be had.
+    """The cluster as the job may use it, and why partitions take no such job. These are left
+    out, unless none takes it: then it is the same cluster. None of the others has more nodes
+    than may be had.
 
     Args:
         closed: partitions of Slurm that have refused the job, and why.
@@ -163,10 +163,35 @@ def fitted(
     wanted = {name for name in (asked.request.partition or "").split(",") if name}
     if not wanted:
         wanted = {slurm_partition(one.name) for one in shape.partitions}
-    if not any(slurm_partition(one.name) in wanted for one in kept):
-        return shape, {}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
+    if not any(slurm_partition(one.name) in wanted for one in kept):
+        return shape, told
     return dataclasses.replace(shape, partitions=tuple(kept)), told
+
+
+def closed_notes(
+    left_out: Mapping[str, str], *, none_left: bool, most: int, apart: Collection[str]
+) -> list[str]:
+    """What is said of partitions that take no such job, and so are left out.
+
+    Args:
+        none_left: no other takes it.
+        most: so many are named.
+        apart: partitions of Slurm that are named whatever their number.
+    """
+    if none_left and left_out:
+        words = [f"{name}: {why}" for name, why in list(left_out.items())[:most]]
+        more = [f"and {len(left_out) - most} more"] if len(left_out) > most else []
+        return [f"no partition starts such a job ({'; '.join(words + more)}): sbatch decides"]
+    named = [name for name in left_out if slurm_partition(name) in apart]
+    others = [name for name in left_out if name not in named]
+    if len(others) > most:
+        said = f"{', '.join(others[:most])} and {len(others) - most} more partitions take no"
+        return [
+            *(f"{name} is left out: {left_out[name]}" for name in named),
+            f"{said} such job and are left out: --train-explain says why of each",
+        ]
+    return [f"{name} is left out: {why}" for name, why in left_out.items()]
 
 
 def usable_nodes(

@@ -16,7 +16,7 @@ from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.sites.tiers import pushing_aside
-from sbtrain.slurm.client import PartitionInfo, QueuedJob
+from sbtrain.slurm.client import PartitionAccess, PartitionInfo, QueuedJob
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.kept_answers import AGAIN_S, QUEUE_S, STATE_S
@@ -161,11 +161,42 @@ def test_nobody_is_pushed_aside_who_slurms_tiers_say_would_be(tmp_path: Path) ->
     assert "prod pushes running jobs of others aside" in asked.decision.risks
 
 
-def test_what_slurm_refuses_everywhere_is_for_sbatch_to_say(tmp_path: Path) -> None:
-    words = ("--train-steps=1000", "--nodelist=nowhere")
-    found = outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path)
-    assert found.decision.chosen
-    assert found.warnings == ()
+def test_what_slurm_starts_nowhere_is_for_sbatch_to_judge_and_said(tmp_path: Path) -> None:
+    def warning_of(*words: str, slurm: FakeSlurm) -> str:
+        found = outcome("--train-steps=1000", *words, slurm=slurm, tmp_path=tmp_path)
+        assert found.decision.chosen
+        (warning,) = found.warnings
+        assert warning.endswith("sbatch decides")
+        return warning
+
+    nowhere = warning_of("--nodelist=nowhere", slurm=FakeSlurm())
+    why = "it does not hold all nodes of --nodelist"
+    assert nowhere.startswith(f"no partition starts such a job (standard: {why}; spot: ")
+    assert "your jobs may take 1 h at most" in warning_of("-t", "90", slurm=Limited())
+    refused = outcome("--train-steps=9", "-t", "20000", slurm=FakeSlurm(), tmp_path=tmp_path)
+    assert refused.decision.chosen is None
+    assert refused.warnings == ()
+
+
+def test_many_partitions_that_are_closed_to_the_job_are_one_line(tmp_path: Path) -> None:
+    main = fake_partition("main", "c[1-4]", default=True)
+    access = PartitionAccess(accounts=("others",))
+    labs = [
+        dataclasses.replace(fake_partition(f"lab{at}", "g[1-4]"), access=access)
+        for at in range(30)
+    ]
+    slurm = FakeSlurm(partitions=[main, *labs])
+    (warning,) = in_one_home(slurm=slurm, tmp_path=tmp_path).warnings
+    assert warning == (
+        "lab0, lab1, lab2 and 27 more partitions take no such job and are left out: "
+        "--train-explain says why of each"
+    )
+    explained = in_one_home("--train-explain", slurm=slurm, tmp_path=tmp_path).warnings
+    assert len(explained) == 30
+    around = at_home(tmp_path)
+    asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+    first, _ = decide(asked, around, slurm, closed={"lab9": "sbatch refused"}).warnings
+    assert first == "lab9 is left out: sbatch refused"
 
 
 def test_where_the_first_choice_can_never_run_the_next_one_is_taken(tmp_path: Path) -> None:
