@@ -29,6 +29,7 @@ from sbtrain.slurm.kept_answers import (
     KeptAnswers,
 )
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
+from sbtrain.slurm.refusals import of_memory
 from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
 from sbtrain.submission.free_nodes import FreeNodes
@@ -140,8 +141,8 @@ def fitted(
     asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
 ) -> tuple[ClusterShape, dict[str, str]]:
     """The cluster as the job may use it, and why partitions take no such job. These are left
-    out, unless none takes it: then it is the same cluster. None of the others has more nodes
-    than may be had.
+    out, unless none takes it: then it is the same cluster, or those that have refused it. None
+    of the others has more nodes than may be had.
 
     Args:
         closed: partitions of Slurm that have refused the job, and why.
@@ -149,10 +150,13 @@ def fitted(
     if not any(known.of(one) for one in shape.partitions):
         return shape, {}
     kept, left_out = [], {}
+    too_little_mib = _too_little_mib(known, closed)
     for one in shape.partitions:
         info = known.of(one)
         limit = _limit(asked, one, info, known.limits)
         why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known, limit)
+        if not why and info and _memory_mib(info, known.nodes) <= too_little_mib:
+            why = "no node of it has more memory than those that were too small"
         if why or info is None:
             left_out[one.name] = why
             continue
@@ -165,8 +169,22 @@ def fitted(
         wanted = {slurm_partition(one.name) for one in shape.partitions}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
     if not any(slurm_partition(one.name) in wanted for one in kept):
-        return shape, told
+        refused = [one for one in shape.partitions if slurm_partition(one.name) in closed]
+        return dataclasses.replace(shape, partitions=tuple(refused)) if closed else shape, told
     return dataclasses.replace(shape, partitions=tuple(kept)), told
+
+
+def _too_little_mib(known: Known, closed: Mapping[str, str]) -> int:
+    """Memory of a node that was not enough."""
+    refused = [one for one in known.partitions if of_memory(closed.get(one.name, ""))]
+    return max((_memory_mib(one, known.nodes) for one in refused), default=-1)
+
+
+def _memory_mib(info: PartitionInfo, nodes: Nodes) -> int:
+    """The most that a node of it has."""
+    names = names_in(info.nodes)
+    held = (kind.memory_mib for kind in nodes.kinds if names & names_in(kind.nodes))
+    return max(held, default=0)
 
 
 def closed_notes(

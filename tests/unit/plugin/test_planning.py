@@ -433,6 +433,25 @@ def test_a_node_with_fewer_gpus_than_are_planned_is_no_node_for_them(tmp_path: P
     assert "gpus:H100 is left out" in " ".join(found.warnings)
 
 
+def test_where_memory_was_refused_only_more_of_it_helps(tmp_path: Path) -> None:
+    wide = dataclasses.replace(fake_node("w1"), memory_mib=64_000)
+    nodes = [*(fake_node(f"c{at}") for at in range(1, 5)), fake_node("d1"), wide]
+    parts = [fake_partition("cpu", "c[1-4]", default=True), fake_partition("same", "d1")]
+    said = "sbatch refused: Memory specification can not be satisfied"
+
+    def after(closed: dict[str, str], slurm: FakeSlurm) -> str:
+        asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+        return chosen(decide(asked, at_home(tmp_path), slurm, closed=closed)).partition
+
+    slurm = FakeSlurm(nodes=nodes, partitions=parts)
+    assert after({"cpu": "sbatch refused: Invalid qos"}, slurm) == "same"
+    assert after({"cpu": said}, slurm) == "cpu"  # and so its refusal holds
+    pass_time(tmp_path, STATE_S)
+    slurm = FakeSlurm(nodes=nodes, partitions=[*parts, fake_partition("wide", "w1")])
+    assert after({"cpu": said}, slurm) == "wide"
+    assert after({"cpu": said, "wide": said}, slurm) in {"cpu", "wide"}
+
+
 class Queued(FakeSlurm):
     """Jobs without a time limit hold all nodes of cpu."""
 
