@@ -128,7 +128,7 @@ class FakeSlurm:
         self._fault("config")
         return ClusterConfig(name="played", preempt_type="partition_prio")
 
-    def limits(self) -> UserLimits:
+    def limits(self, cluster: str) -> UserLimits:
         self._fault("limits")
         return NO_LIMITS
 

@@ -199,6 +199,11 @@ class QueuedJob:
         """It waits for nodes or for its turn, and not for a date, a limit or a release."""
         return self.reason in _FOR_NODES
 
+    @property
+    def partition_is_closed(self) -> bool:
+        """It waits because a partition of it takes no jobs now."""
+        return self.reason in {"PartitionDown", "PartitionInactive"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
@@ -302,8 +307,8 @@ class SlurmClient(Protocol):
 
     def config(self) -> ClusterConfig: ...
 
-    def limits(self) -> UserLimits:
-        """Of this user, by the accounting; slurmctld is not asked."""
+    def limits(self, cluster: str) -> UserLimits:
+        """Of this user on the cluster of that name. slurmdbd is asked, not slurmctld."""
         ...
 
     def jobs(self) -> tuple[JobInfo, ...]:

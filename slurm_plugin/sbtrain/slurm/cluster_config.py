@@ -60,22 +60,29 @@ def _limits(said: Mapping[str, str]) -> bool:
     return bool(enforced & {"limits", "safe", "qos", "all"})
 
 
-def configuration_text(path: Path) -> str | None:
-    """slurm.conf as Slurm reads it; None where it or a part cannot be read."""
+def configuration_text(path: Path, read: list[Path] | None = None) -> str | None:
+    """slurm.conf as Slurm reads it; None where it or a part cannot be read.
+
+    Args:
+        read: is given the files that make it up.
+    """
     try:
-        return "\n".join(_lines(path, path.parent, _MOST_INCLUDES))
+        return "\n".join(
+            _lines(path, path.parent, _MOST_INCLUDES, [] if read is None else read)
+        )
     except (OSError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _lines(path: Path, folder: Path, depth: int) -> Iterator[str]:
+def _lines(path: Path, folder: Path, depth: int, read: list[Path]) -> Iterator[str]:
     if not depth:
         raise OSError(f"{path} includes itself")
+    read.append(path)
     text = path.read_text(encoding="utf-8")
     for line in re.sub(r"\\\n", " ", text).splitlines():
         said = line.partition("#")[0]
         included = _INCLUDE.match(said)
         if included:
-            yield from _lines(folder / included[1], folder, depth - 1)
+            yield from _lines(folder / included[1], folder, depth - 1, read)
         else:
             yield said

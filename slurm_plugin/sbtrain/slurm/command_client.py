@@ -9,6 +9,7 @@ Imports the standard library alone, and no asyncio: this sits in front of sbatch
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import re
@@ -43,8 +44,10 @@ from sbtrain.slurm.queue_form import read_queue
 from sbtrain.slurm.refusals import slurm_error
 from sbtrain.slurm.token import LostAnswers, Patience, marked_comment, token_of
 from sbtrain.slurm.user_limits import (
-    ASSOCIATION_FIELDS,
+    ACCOUNT_FIELDS,
+    NO_LIMITS,
     QOS_FIELDS,
+    USER_FIELDS,
     UserLimits,
     read_limits,
 )
@@ -54,6 +57,7 @@ from sbtrain_jobs.hostlist import compress
 from sbtrain_jobs.process import CommandResult, run_command
 
 _JOB_ID = re.compile(r"(\d+)(?:_\d+|_\[[\d,:%-]+\]|\+\d+)?", re.ASCII)
+_ACCOUNTING_S = 4.0  # sacctmgr itself waits for a silent slurmdbd for a long time
 # A user's defaults for the commands' output would change what is read here.
 _USER_DEFAULTS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 
@@ -113,13 +117,23 @@ class CommandsClient:
     def config(self) -> ClusterConfig:
         return read_config(self._ask(["scontrol", "show", "config"]).stdout)
 
-    def limits(self) -> UserLimits:
+    def limits(self, cluster: str) -> UserLimits:
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # the accounting knows users by name
+            return NO_LIMITS
         shown = ["sacctmgr", "--noheader", "--parsable2", "show"]
-        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
-        fields = f"format={','.join(ASSOCIATION_FIELDS)}"
-        associations = self._ask([*shown, "assoc", user, fields]).stdout
-        qos = self._ask([*shown, "qos", f"format={','.join(QOS_FIELDS)}"]).stdout
-        return read_limits(associations, qos)
+        of = [f"cluster={cluster.lower()}"] if cluster else []
+        return read_limits(
+            *(
+                self._query([*shown, *words], timeout_s=_ACCOUNTING_S).stdout
+                for words in (
+                    ["user", user, "withassoc", *of, f"format={','.join(USER_FIELDS)}"],
+                    ["assoc", "user=", *of, f"format={','.join(ACCOUNT_FIELDS)}"],
+                    ["qos", f"format={','.join(QOS_FIELDS)}"],
+                )
+            )
+        )
 
     def jobs(self) -> tuple[JobInfo, ...]:
         return self._squeue("--me")
@@ -266,7 +280,11 @@ class CommandsClient:
             return self._query(argv)
 
     def _query(
-        self, argv: Sequence[str], *, submission: Submission | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        submission: Submission | None = None,
+        timeout_s: float = math.inf,
     ) -> CommandResult:
         """Run a command whose text is read here; its output does not depend on the user's
         settings."""
@@ -274,7 +292,7 @@ class CommandsClient:
         try:
             return run_command(
                 argv,
-                timeout_s=self._query_timeout_s,
+                timeout_s=min(timeout_s, self._query_timeout_s),
                 stdin=submission.script_text if submission else None,
                 env=self._query_environ,
                 cwd=submission.working_dir if submission else None,

@@ -1,10 +1,11 @@
 """What Slurm was asked lately, kept for this user, so that a submission costs slurmctld one
 question about the queue and the job itself.
 
-Partitions are asked about once a day, and anew when slurm.conf has changed, with what of it
-counts; nodes once an
-hour, and anew when the queue contradicts what is kept of them; the queue each time, but for
-calls within seconds of each other. Nothing is kept where nothing can be written.
+What partitions are is kept for a day, and whether they take jobs for an hour, as nodes are; all
+is asked anew when slurm.conf or a file that it includes has changed, and what the queue
+contradicts within minutes. The queue is asked about each time, but for calls within seconds of
+each other. Where there is no slurm.conf to look at nothing is kept for longer than minutes, and
+nothing where nothing can be written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbtrain.errors import HomeError
+from sbtrain.errors import HomeError, SlurmError
 from sbtrain.home import home, made_home
 from sbtrain.slurm.client import PartitionInfo, QueuedJob, SlurmClient
 from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
@@ -29,27 +30,41 @@ from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_perf.codec import decode, encode
 
 PARTITIONS_S = 86_400.0
-NODES_S = 3_600.0
-NODES_AGAIN_S = 300.0  # however often the queue contradicts them
+STATE_S = 3_600.0  # of partitions and of nodes
+AGAIN_S = 300.0  # however often the queue contradicts it
 QUEUE_S = 5.0
-_FORM = 3  # of what is kept
+_SILENCE_S = 600.0  # of the accounting, until it is asked again
+_UNSEEN_S = 300.0  # where no file tells that the configuration has changed
+_FORM = 4  # of what is kept
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """conf: what slurm.conf looked like. Times are seconds since the epoch."""
+    """files: what slurm.conf and what it includes looked like, by path. Times are seconds since
+    the epoch. limits: None where the accounting was asked in vain."""
 
-    conf: str
+    files: dict[str, str]
     form: int = _FORM
     config: ClusterConfig | None = None
+    config_at_s: float = 0.0
     limits: UserLimits | None = None
+    limits_at_s: float = 0.0
     partitions: tuple[PartitionInfo, ...] = ()
     partitions_at_s: float = 0.0
     nodes: Nodes = NO_NODES
     nodes_at_s: float = 0.0
     queue: tuple[QueuedJob, ...] = ()
     queue_at_s: float = 0.0
+
+    @property
+    def current(self) -> bool:
+        """It is whole, and the configuration is what it was."""
+        whole = bool(self.partitions or not self.partitions_at_s) and bool(
+            self.nodes.kinds or not self.nodes_at_s
+        )
+        same = all(_looks(Path(name)) == seen for name, seen in self.files.items())
+        return self.form == _FORM and whole and same
 
 
 class KeptAnswers:
@@ -70,45 +85,40 @@ class KeptAnswers:
         self._environ = environ
         self._now = now
         self._conf = conf = _conf_of(environ)
-        self._name = f"slurm-{hashlib.sha256(str(conf).encode()).hexdigest()[:12]}.json"
-        self._kept = self._read(_looks(conf))
+        # Without a file, the host or the server that is named tells clusters apart.
+        place = conf or f"{os.uname().nodename} {environ.get('SLURM_CONF_SERVER', '')}"
+        self._name = f"slurm-{hashlib.sha256(str(place).encode()).hexdigest()[:12]}.json"
+        self._kept = self._read()
 
     def config(self) -> ClusterConfig:
-        """Asked about with the partitions; slurm.conf itself is read where it can be."""
-        self.partitions()
-        if self._kept.config is None:
-            text = configuration_text(self._conf) if self._conf else None
-            said = self._client.config() if text is None else read_config(text)
-            self._keep(dataclasses.replace(self._kept, config=said))
+        """slurm.conf itself is read where it can be."""
+        if self._kept.config is None or self._aged(self._kept.config_at_s, PARTITIONS_S):
+            said, at_s = self._client.config(), self._now()
+            self._keep(dataclasses.replace(self._kept, config=said, config_at_s=at_s))
             return said
         return self._kept.config
 
     def limits(self) -> UserLimits:
-        """Asked about with the partitions, where the accounting limits jobs at all."""
-        if not self.config().limits:
+        """None known where the accounting limits no jobs, or does not answer."""
+        config, kept = self.config(), self._kept
+        if not config.limits:
             return NO_LIMITS
-        if self._kept.limits is None:
-            said = self._client.limits()
-            self._keep(dataclasses.replace(self._kept, limits=said))
-            return said
-        return self._kept.limits
+        if self._aged(kept.limits_at_s, PARTITIONS_S if kept.limits else _SILENCE_S):
+            said = None
+            with contextlib.suppress(SlurmError):
+                said = self._client.limits(config.name)
+            self._keep(dataclasses.replace(kept, limits=said, limits_at_s=self._now()))
+        return self._kept.limits or NO_LIMITS
 
-    def partitions(self) -> tuple[PartitionInfo, ...]:
-        if self._aged(self._kept.partitions_at_s, PARTITIONS_S):
+    def partitions(self, *, most_s: float = PARTITIONS_S) -> tuple[PartitionInfo, ...]:
+        """What was said at most so long ago."""
+        if self._aged(self._kept.partitions_at_s, most_s):
             said, at_s = self._client.partitions(), self._now()
-            self._keep(
-                dataclasses.replace(
-                    self._kept,
-                    partitions=said,
-                    partitions_at_s=at_s,
-                    config=None,
-                    limits=None,
-                )
-            )
+            kept = dataclasses.replace(self._kept, partitions=said, partitions_at_s=at_s)
+            self._keep(kept)
         return self._kept.partitions
 
-    def nodes(self, *, most_s: float = NODES_S) -> Nodes:
-        """What was said at most so long ago."""
+    def nodes(self, *, most_s: float = STATE_S) -> Nodes:
         if self._aged(self._kept.nodes_at_s, most_s):
             said, at_s = nodes_of(self._client.nodes()), self._now()
             self._keep(dataclasses.replace(self._kept, nodes=said, nodes_at_s=at_s))
@@ -121,15 +131,28 @@ class KeptAnswers:
         return self._kept.queue
 
     def _aged(self, at_s: float, most_s: float) -> bool:
+        if not any(self._kept.files.values()):
+            most_s = min(most_s, _UNSEEN_S)
         return not 0.0 <= self._now() - at_s < most_s
 
-    def _read(self, conf: str) -> _Kept:
+    def _read(self) -> _Kept:
         with contextlib.suppress(OSError, ValueError, RecursionError, HomeError):
             text = (home(self._environ) / self._name).read_text(encoding="utf-8")
             kept = decode(_Kept, json.loads(text))
-            if kept.conf == conf and kept.form == _FORM:
+            if kept.current and (self._conf is None or str(self._conf) in kept.files):
                 return kept
-        return _Kept(conf=conf)
+        return self._fresh()
+
+    def _fresh(self) -> _Kept:
+        if self._conf is None:
+            return _Kept(files={})
+        read = list[Path]()
+        text = configuration_text(self._conf, read)
+        return _Kept(
+            files={str(path): _looks(path) for path in read},
+            config=None if text is None else read_config(text),
+            config_at_s=self._now(),
+        )
 
     def _keep(self, kept: _Kept) -> None:
         self._kept = kept
@@ -152,10 +175,10 @@ def _conf_of(environ: Mapping[str, str]) -> Path | None:
     return next((path for path in map(Path, _PLACES) if path.exists()), None)
 
 
-def _looks(conf: Path | None) -> str:
-    """Other than before once the file was changed; the same where there is none to see."""
+def _looks(path: Path) -> str:
+    """Other than before once the file was changed; "" where there is none to see."""
     try:
-        seen = os.stat(conf) if conf else None  # noqa: PTH116
+        seen = path.stat()
     except OSError:
-        seen = None
-    return f"{seen.st_mtime_ns} {seen.st_size}" if seen else ""
+        return ""
+    return f"{seen.st_mtime_ns} {seen.st_size} {seen.st_ino}"

@@ -1,5 +1,5 @@
 """Nodes by what they are: host lists of those that are alike, and of those that have a
-feature or generic resource, so that ten thousand nodes are kept in a few lines."""
+feature, so that ten thousand nodes are kept in a few lines."""
 
 from __future__ import annotations
 
@@ -28,13 +28,18 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """Host lists: of nodes that run no jobs now, and of those that have a feature, or GRES by
-    its words without the count, such as gpu:k80."""
+    """Host lists: of nodes that run no jobs now, and of those that have a feature."""
 
     unusable: str = ""
     by_feature: dict[str, str] = field(default_factory=dict)
-    by_gres: dict[str, str] = field(default_factory=dict)
     kinds: tuple[NodeKind, ...] = ()
+
+    def with_gres(self, wanted: Gres) -> list[str] | None:
+        """Host lists of nodes that have as many; None where no node has any."""
+        counts = [(kind.nodes, _count(kind, wanted)) for kind in self.kinds]
+        if not any(count for _, count in counts):
+            return None
+        return [nodes for nodes, count in counts if count >= wanted.count]
 
 
 NO_NODES = Nodes()
@@ -42,19 +47,19 @@ NO_NODES = Nodes()
 
 def nodes_of(found: Sequence[NodeInfo]) -> Nodes:
     features: dict[str, list[str]] = {}
-    gres: dict[str, list[str]] = {}
     for node in found:
         for name in node.features:
             features.setdefault(name, []).append(node.name)
-        for one in node.gres:
-            for words in {one.name, f"{one.name}:{one.kind}" if one.kind else one.name}:
-                gres.setdefault(words, []).append(node.name)
     return Nodes(
         unusable=compress(node.name for node in found if not node.usable),
         by_feature={name: compress(names) for name, names in features.items()},
-        by_gres={name: compress(names) for name, names in gres.items()},
         kinds=tuple(_kinds(found)),
     )
+
+
+def _count(kind: NodeKind, wanted: Gres) -> int:
+    same = (one for one in kind.gres if one.name == wanted.name)
+    return sum(one.count for one in same if wanted.kind in ("", one.kind))
 
 
 def _kinds(found: Iterable[NodeInfo]) -> Iterable[NodeKind]:

@@ -42,6 +42,7 @@ _OF_PARTITION = re.compile(
     r"|more processors than permitted|Memory required by task",
     re.IGNORECASE,
 )
+_OF_MEMORY = re.compile(r"Memory specification can not be|Memory required by task", re.I)
 
 _HINTS = (
     (r"partition", "'sinfo -s' lists the partitions you may use"),
@@ -105,6 +106,11 @@ def may_have_arrived(error: SlurmError) -> bool:
 def of_partition(error: SlurmError) -> bool:
     """Whether another partition may take the job that this one does not."""
     return bool(_OF_PARTITION.search(error.message))
+
+
+def of_memory(message: str) -> bool:
+    """Whether only nodes with more memory may take the job."""
+    return bool(_OF_MEMORY.search(message))
 
 
 def spoken(text: str) -> str:

@@ -1,25 +1,22 @@
 """What the accounting allows one job of this user: limits of associations and of QOS, as
-`sacctmgr show assoc` and `sacctmgr show qos` print them. slurmdbd is asked, not slurmctld."""
+`sacctmgr` prints them. slurmdbd is asked, not slurmctld."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sbtrain.slurm.times import read_elapsed
 
-ASSOCIATION_FIELDS = (
-    "Account",
-    "Partition",
-    "QOS",
-    "DefaultQOS",
-    "MaxTRES",
-    "MaxWall",
-    "GrpTRES",
+USER_FIELDS = (
+    *("Account", "DefaultAccount", "Partition", "QOS", "DefaultQOS"),
+    *("MaxTRES", "MaxWall", "GrpTRES"),
 )
-QOS_FIELDS = ("Name", "MaxTRES", "MaxWall", "GrpTRES")
+ACCOUNT_FIELDS = ("Account", "ParentName", "GrpTRES")
+QOS_FIELDS = ("Name", "MaxTRES", "MaxWall", "GrpTRES", "MaxTRESPU", "MaxTRESPA")
+_QOS = "normal"  # of an association that may use several and has no default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +44,16 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserLimits:
+    """default_account: of jobs that name none; "" where it is not known."""
+
     associations: tuple[Association, ...] = ()
     qos: dict[str, Limit]
+    default_account: str = ""
 
     def of(self, partition: str, partition_qos: str, *, account: str, qos: str) -> Limit:
         """What binds a job that names these; empty: it names none. Of accounts of which none is
-        named, the one that allows most: the default is not known here."""
+        named and none is the default, the one that allows most."""
+        account = account or self.default_account
         own = [
             one
             for one in self.associations
@@ -66,19 +67,23 @@ class UserLimits:
 NO_LIMITS = UserLimits(qos={})
 
 
-def read_limits(associations: str, qos: str) -> UserLimits:
-    """Of rows with `|` between the fields; one that cannot be read limits nothing."""
+def read_limits(user: str, accounts: str, qos: str) -> UserLimits:
+    """Of rows with `|` between the fields; one that cannot be read limits nothing. Slurm itself
+    shows an association with what it inherits, but for what all jobs of an account share."""
+    own = list(_rows(user, len(USER_FIELDS)))
+    above = {row[0]: (row[1], row[2]) for row in _rows(accounts, len(ACCOUNT_FIELDS))}
     return UserLimits(
         associations=tuple(
             Association(
                 account=row[0],
-                partition=row[1],
-                default_qos=row[3] or (row[2] if "," not in row[2] else ""),
-                limit=_limit(row[4], row[5], row[6]),
+                partition=row[2],
+                default_qos=row[4] or (_QOS if "," in row[3] else row[3]),
+                limit=_limit(row[6], row[5], row[7], *_groups(row[0], above)),
             )
-            for row in _rows(associations, len(ASSOCIATION_FIELDS))
+            for row in own
         ),
-        qos={row[0]: _limit(*row[1:]) for row in _rows(qos, len(QOS_FIELDS))},
+        qos={row[0]: _limit(row[2], row[1], *row[3:]) for row in _rows(qos, len(QOS_FIELDS))},
+        default_account=own[0][1] if own else "",
     )
 
 
@@ -87,16 +92,25 @@ def _rows(text: str, fields: int) -> Iterable[list[str]]:
     return (row for row in rows if len(row) == fields and row[0])
 
 
-def _limit(most: str, wall: str, group: str) -> Limit:
-    """group: of all jobs together, and so of one too."""
+def _groups(account: str, above: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """GrpTRES of an account and of those that it is part of."""
+    seen = set[str]()
+    while account in above and account not in seen:
+        seen.add(account)
+        account, group = above[account]
+        yield group
+
+
+def _limit(wall: str, *tres: str) -> Limit:
+    """tres: of a job, or of all jobs of a user or an account together, and so of one too."""
     try:
         wall_s = read_elapsed(wall)
     except ValueError:
         wall_s = None
-    both = [dict(re.findall(r"([\w/:.-]+)=(\d+)", text)) for text in (most, group)]
+    each = [dict(re.findall(r"([\w/:.-]+)=(\d+)", text)) for text in tres]
 
     def least(key: str) -> int | None:
-        found = [int(one[key]) for one in both if key in one]
+        found = [int(one[key]) for one in each if key in one]
         return min(found, default=None)
 
     return Limit(nodes=least("node"), cpus=least("cpu"), gpus=least("gres/gpu"), wall_s=wall_s)

@@ -20,7 +20,8 @@ from sbtrain.slurm.node_kinds import names_in
 
 MOST_CLAIMS = 500  # of waiting jobs, as many as Slurm's scheduler looks at in one round
 MOST_MOMENTS = 400  # at which nodes come free, of which some are left out where there are more
-LONGEST_S = 365 * 86_400.0  # where nothing says when nodes come free, as Slurm itself has it
+# Where a job says so, though nodes seem to be free, what is known of them is old.
+_NO_NODES = {"Resources", "ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN"}
 
 _Times = NDArray[np.float64]
 
@@ -58,8 +59,8 @@ class FreeNodes:
         among: Collection[str],
         limit_s: float | None,
         with_all: Collection[str] = (),
-    ) -> float:
-        """How long a job of so many nodes would wait.
+    ) -> float | None:
+        """How long a job of so many nodes would wait; None where nobody can say.
 
         Args:
             among: nodes that it may take.
@@ -73,8 +74,8 @@ class FreeNodes:
         for moment in moments[:: math.ceil(len(moments) / MOST_MOMENTS) or 1]:
             free = self._free_at(float(moment), tier, limit_s)
             if free[places].sum() >= nodes and free[needed].all():
-                return float(min(moment - self._now_s, LONGEST_S))
-        return LONGEST_S
+                return float(moment - self._now_s)
+        return None
 
     def open_now(self, partition: str, *, among: Collection[str], limit_s: float | None) -> int:
         """How many nodes a job could take at once."""
@@ -88,7 +89,7 @@ class FreeNodes:
             job.node_count
             <= (self._held_until(best.priority_tier)[places] <= self._now_s).sum()
             for job in self._waiting
-            if job.reason == "Resources" and (best := self._best_of(job))
+            if job.reason in _NO_NODES and (best := self._best_of(job))
             for places in [self._places(names_in(best.nodes))]
         )
 

@@ -34,6 +34,7 @@ from sbtrain.submission.queue import (
     Known,
     Waits,
     ask_known,
+    closed_notes,
     fitted,
     queue_waits,
 )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sbtrain_perf.request import ClusterShape, Plan, Request
 
 
+_MOST_NAMED = 3  # partitions that are left out, in one call
 NONE_CLOSED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -71,7 +73,7 @@ class Surroundings:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """decision.chosen is None where nothing fits; warnings: what the user must know of how
-    the decision came about. asked: what it is the answer to."""
+    the decision came about; notes: what he may want to. asked: what it is the answer to."""
 
     asked: Asked
     shape: ClusterShape
@@ -172,10 +174,8 @@ def decide(
     from sbtrain_perf.coefficients import load_coefficients
 
     answers = _answers(asked, around, client)
-    known = Known()
-    if answers is not None:
-        known = ask_known(answers, anew=to_run and asked.opened)
-    elif client is not None:
+    known = _known(asked, answers, to_run=to_run, refused=bool(closed))
+    if answers is None and client is not None:
         known = Known(silence="the job goes to another cluster, which is not asked")
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
@@ -192,13 +192,16 @@ def decide(
         )
     if blind:
         asked = dataclasses.replace(asked, opened=False)
-    elif asked.launch == "ranks":
+    elif asked.launch == "ranks" and not (runs and (known.partitions or known.silence)):
         _check_partition(asked.request.partition, shape)
     if not to_run:
         answers = None
+    closed_to_it = list[str]()
     if answers is not None and _is_open(asked):
-        shape, left_out = fitted(asked, shape, known, closed)
-        warnings += [f"{name} is left out: {why}" for name, why in left_out.items()]
+        whole = shape
+        shape, left_out = fitted(asked, whole, known, closed)
+        most = len(left_out) if asked.options.explain else _MOST_NAMED
+        closed_to_it = closed_notes(left_out, none_left=shape is whole, most=most, apart=closed)
         asked = _in_default_partition(asked, shape, known)
     limit_s = asked.request.time_limit_s
     now = datetime.now(UTC)
@@ -223,15 +226,17 @@ def decide(
         if without.chosen is not None:
             warnings.append(f"{decision.refusal}; planned as if the limit were no limit")
             asked, decision = unbound, without
-    if decision.chosen is None and asked.launch == "script":
+    by_sbatch = asked.launch == "script" or bool(_strange(asked.request.partition, shape))
+    if decision.chosen is None and by_sbatch:
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
         why = decision.refusal
         asked, decision = _unplanned(planner, asked, shape, why=why, refused=decision)
     if answers is not None and asked.opened and _is_open(asked):
-        waits = queue_waits(asked, decision.rows, shape, known, answers, limit_s=limit_s)
+        waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
-        shape, decision = _with_waits(planner, asked.request, shape, decision, waits)
+        shape, decision, unknown = _with_waits(planner, asked.request, shape, decision, waits)
+        warnings += unknown
     if not invented:
         decision = with_default_time(asked, decision, shape, known=known)
     if decision.chosen is not None:
@@ -246,6 +251,7 @@ def decide(
         own_signal = _signal_of(asked)
         if own_signal:
             plan = dataclasses.replace(plan, preemption_signal=own_signal)
+        warnings += closed_to_it
         decision = dataclasses.replace(decision, chosen=plan)
     return Planned(
         asked=asked,
@@ -253,6 +259,20 @@ def decide(
         decision=decision,
         warnings=tuple(warnings),
         notes=tuple(notes),
+    )
+
+
+def _known(asked: Asked, answers: KeptAnswers | None, *, to_run: bool, refused: bool) -> Known:
+    if answers is None:
+        return Known()
+    now = to_run and asked.opened
+    named = (asked.request.partition or "").split(",")
+    return ask_known(
+        answers,
+        anew=now,
+        named=[name for name in named if name],
+        refused=refused,
+        queue=now and _is_open(asked),
     )
 
 
@@ -300,13 +320,13 @@ def _answers(
 
 
 def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
-    """No more nodes a job than that, by partition."""
+    """No more nodes a job than that, by partition; without those that have none."""
     kept = []
     for one in shape.partitions:
         nodes = most.get(one.name, most.get(slurm_partition(one.name), one.max_nodes_per_job))
-        kept.append(
-            dataclasses.replace(one, max_nodes_per_job=min(nodes, one.max_nodes_per_job))
-        )
+        nodes = min(nodes, one.max_nodes_per_job)
+        if nodes:
+            kept.append(dataclasses.replace(one, max_nodes_per_job=nodes))
     return dataclasses.replace(shape, partitions=tuple(kept))
 
 
@@ -316,19 +336,36 @@ def _with_waits(
     shape: ClusterShape,
     decision: Decision,
     waits: Waits,
-) -> tuple[ClusterShape, Decision]:
-    """The decision when the queue is known: as many nodes as are best, later, or fewer, now."""
-    if not any(waits.seconds.values()):
-        return shape, decision
-    later = planner.plan(request, shape, waits.seconds)
-    if not waits.at_once or request.objective.kind not in ("balanced", "time"):
-        return shape, later
-    small = _with_most(shape, waits.at_once)
-    passed = {name: 0.0 if name in waits.at_once else s for name, s in waits.seconds.items()}
+) -> tuple[ClusterShape, Decision, list[str]]:
+    """The decision when the queue is known: as many nodes as are best, later, or fewer, now.
+    Where nobody can say how long a partition waits, what starts now or at a known time goes
+    first; where nothing does, the queue is not reckoned with, and a warning says so."""
+    said = list[str]()
+    seconds = {name: wait_s for name, wait_s in waits.seconds.items() if wait_s is not None}
+    unknown = waits.seconds.keys() - seconds
+    if unknown:
+        now = {name: waits.at_once.get(name, 0) for name in unknown}
+        some = _with_most(shape, now)
+        first = planner.plan(request, some) if some.partitions else decision
+        of_unknown = decision.chosen is not None and decision.chosen.partition in unknown
+        if first.chosen is not None and some.partitions:
+            shape, decision = some, first
+        if of_unknown:
+            names = ", ".join(sorted(unknown))
+            then = "what can start is taken" if decision is first else "planned as if they were"
+            said = [f"nobody can say when nodes of {names} come free: {then}"]
+    if not any(seconds.values()):
+        return shape, decision, said
+    later = planner.plan(request, shape, seconds)
+    at_once = {name: nodes for name, nodes in waits.at_once.items() if name not in unknown}
+    if not at_once or request.objective.kind not in ("balanced", "time"):
+        return shape, later, said
+    small = _with_most(shape, at_once)
+    passed = {name: 0.0 if name in at_once else s for name, s in seconds.items()}
     sooner = planner.plan(request, small, passed)
     if _value(sooner) < _value(later):
-        return small, sooner
-    return shape, later
+        return small, sooner, said
+    return shape, later, said
 
 
 def _signal_of(asked: Asked) -> str | None:
@@ -435,11 +472,17 @@ def no_plan(decision: Decision) -> PlanError:
 
 
 def _check_partition(wanted: str | None, shape: ClusterShape) -> None:
-    known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
-    unknown = [name for name in (wanted or "").split(",") if name and name not in known]
+    """Where nobody else can tell."""
+    unknown = _strange(wanted, shape)
     if unknown:
+        known = list(dict.fromkeys(slurm_partition(one.name) for one in shape.partitions))
         shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
         raise RequestError(
             f"the site {shape.name} has no partition {unknown[0]!r} ({shape.source})",
             hint=f"it has {shown}; another site file is named by --train-site",
         )
+
+
+def _strange(wanted: str | None, shape: ClusterShape) -> list[str]:
+    known = {slurm_partition(one.name) for one in shape.partitions}
+    return [name for name in (wanted or "").split(",") if name and name not in known]

@@ -13,7 +13,7 @@ import grp
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,14 @@ from sbtrain.options.argv import Setting, given, last_value
 from sbtrain.slurm.cluster_config import NO_CONFIG, ClusterConfig
 from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.kept_answers import (
-    NODES_AGAIN_S,
-    NODES_S,
+    AGAIN_S,
     PARTITIONS_S,
+    QUEUE_S,
+    STATE_S,
     KeptAnswers,
 )
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
+from sbtrain.slurm.refusals import of_memory
 from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
 from sbtrain.submission.free_nodes import FreeNodes
@@ -48,13 +50,14 @@ MOST = 1 << 30  # where Slurm sets no limit to a job's nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What Slurm has; nothing where no Slurm is. silence: why a Slurm that is there did not
-    tell."""
+    """What Slurm has; nothing where no Slurm is. free: when nodes are, where the queue matters.
+    silence: why a Slurm that is there did not tell."""
 
     partitions: tuple[PartitionInfo, ...] = ()
     nodes: Nodes = NO_NODES
     config: ClusterConfig = NO_CONFIG
     limits: UserLimits = NO_LIMITS
+    free: FreeNodes | None = None
     silence: str = ""
 
     @property
@@ -73,43 +76,73 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """seconds: the wait in each partition, by its name in the site file. at_once: where that is
-    long, nodes that would start now. silence: why a Slurm that is there did not tell."""
+    """seconds: the wait in each partition, by its name in the site file; None where nobody can
+    say, as behind a job without a time limit. at_once: where that is long, nodes that would
+    start now. silence: why a Slurm that is there did not tell."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float | None] = field(default_factory=dict)
     at_once: dict[str, int] = field(default_factory=dict)
     silence: str = ""
 
 
-def ask_known(answers: KeptAnswers, *, anew: bool = True) -> Known:
-    """anew: which nodes can be used now matters, and not only which there are."""
+def ask_known(
+    answers: KeptAnswers,
+    *,
+    anew: bool = True,
+    named: Collection[str] = (),
+    refused: bool = False,
+    queue: bool = False,
+    now: Callable[[], float] = time.time,
+) -> Known:
+    """
+    Args:
+        anew: what can be used now matters, and not only what there is.
+        named: partitions that the user names; one that is not known may be new.
+        refused: Slurm has just refused a job for its partition.
+        queue: what runs and what waits matters too.
+    """
     try:
-        return Known(
-            partitions=answers.partitions(),
-            nodes=answers.nodes(most_s=NODES_S if anew else PARTITIONS_S),
+        state_s = QUEUE_S if refused else STATE_S if anew else PARTITIONS_S
+        partitions = answers.partitions(most_s=state_s)
+        if set(named) - {one.name for one in partitions}:
+            partitions = answers.partitions(most_s=QUEUE_S)
+        known = Known(
+            partitions=partitions,
+            nodes=answers.nodes(most_s=STATE_S if anew else PARTITIONS_S),
             config=answers.config(),
-            limits=_limits(answers) if anew else NO_LIMITS,
+            limits=answers.limits() if anew else NO_LIMITS,
         )
     except SlurmMissingError:
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
-
-
-def _limits(answers: KeptAnswers) -> UserLimits:
-    """None where the accounting does not tell: Slurm's own word on the job does."""
     try:
-        return answers.limits()
-    except SlurmError:
-        return NO_LIMITS
+        return _with_queue(known, answers, now_s=now()) if queue else known
+    except SlurmMissingError:
+        return known
+    except SlurmError as error:
+        return dataclasses.replace(known, silence=error.message)
+
+
+def _with_queue(known: Known, answers: KeptAnswers, *, now_s: float) -> Known:
+    """What the queue contradicts is asked about again."""
+    queue, partitions, nodes = answers.queue(), known.partitions, known.nodes
+    up = {one.name for one in partitions if one.up}
+    if any(up & set(job.partition.split(",")) for job in queue if job.partition_is_closed):
+        partitions = answers.partitions(most_s=AGAIN_S)
+    free = FreeNodes(partitions, queue, unusable=nodes.unusable, now_s=now_s)
+    if free.doubtful:
+        nodes = answers.nodes(most_s=AGAIN_S)
+        free = FreeNodes(partitions, queue, unusable=nodes.unusable, now_s=now_s)
+    return dataclasses.replace(known, partitions=partitions, nodes=nodes, free=free)
 
 
 def fitted(
     asked: Asked, shape: ClusterShape, known: Known, closed: Mapping[str, str]
 ) -> tuple[ClusterShape, dict[str, str]]:
-    """The cluster as the job may use it, and why partitions are left out. A partition that
-    takes no such job goes, unless none takes it: then sbatch says why. None of the others has
-    more nodes than may be had.
+    """The cluster as the job may use it, and why partitions take no such job. These are left
+    out, unless none takes it: then it is the same cluster, or those that have refused it. None
+    of the others has more nodes than may be had.
 
     Args:
         closed: partitions of Slurm that have refused the job, and why.
@@ -117,25 +150,66 @@ def fitted(
     if not any(known.of(one) for one in shape.partitions):
         return shape, {}
     kept, left_out = [], {}
+    too_little_mib = _too_little_mib(known, closed)
     for one in shape.partitions:
         info = known.of(one)
         limit = _limit(asked, one, info, known.limits)
         why = closed.get(slurm_partition(one.name)) or _closed(asked, one, info, known, limit)
+        if not why and info and _memory_mib(info, known.nodes) <= too_little_mib:
+            why = "no node of it has more memory than those that were too small"
         if why or info is None:
             left_out[one.name] = why
             continue
         usable = len(usable_nodes(asked, one, info, known.nodes))
-        most = min(usable, info.max_nodes or MOST, limit.nodes or MOST)
-        kept.append(
-            dataclasses.replace(one, max_nodes_per_job=min(most, one.max_nodes_per_job))
-        )
+        most = [usable, info.max_nodes, limit.nodes, one.max_nodes_per_job]
+        least = min(nodes for nodes in most if nodes is not None)
+        kept.append(dataclasses.replace(one, max_nodes_per_job=least))
     wanted = {name for name in (asked.request.partition or "").split(",") if name}
     if not wanted:
         wanted = {slurm_partition(one.name) for one in shape.partitions}
-    if not any(slurm_partition(one.name) in wanted for one in kept):
-        return shape, {}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
+    if not any(slurm_partition(one.name) in wanted for one in kept):
+        refused = [one for one in shape.partitions if slurm_partition(one.name) in closed]
+        return dataclasses.replace(shape, partitions=tuple(refused)) if closed else shape, told
     return dataclasses.replace(shape, partitions=tuple(kept)), told
+
+
+def _too_little_mib(known: Known, closed: Mapping[str, str]) -> int:
+    """Memory of a node that was not enough."""
+    refused = [one for one in known.partitions if of_memory(closed.get(one.name, ""))]
+    return max((_memory_mib(one, known.nodes) for one in refused), default=-1)
+
+
+def _memory_mib(info: PartitionInfo, nodes: Nodes) -> int:
+    """The most that a node of it has."""
+    names = names_in(info.nodes)
+    held = (kind.memory_mib for kind in nodes.kinds if names & names_in(kind.nodes))
+    return max(held, default=0)
+
+
+def closed_notes(
+    left_out: Mapping[str, str], *, none_left: bool, most: int, apart: Collection[str]
+) -> list[str]:
+    """What is said of partitions that take no such job, and so are left out.
+
+    Args:
+        none_left: no other takes it.
+        most: so many are named.
+        apart: partitions of Slurm that are named whatever their number.
+    """
+    if none_left and left_out:
+        words = [f"{name}: {why}" for name, why in list(left_out.items())[:most]]
+        more = [f"and {len(left_out) - most} more"] if len(left_out) > most else []
+        return [f"no partition starts such a job ({'; '.join(words + more)}): sbatch decides"]
+    named = [name for name in left_out if slurm_partition(name) in apart]
+    others = [name for name in left_out if name not in named]
+    if len(others) > most:
+        said = f"{', '.join(others[:most])} and {len(others) - most} more partitions take no"
+        return [
+            *(f"{name} is left out: {left_out[name]}" for name in named),
+            f"{said} such job and are left out: --train-explain says why of each",
+        ]
+    return [f"{name} is left out: {why}" for name, why in left_out.items()]
 
 
 def usable_nodes(
@@ -147,11 +221,12 @@ def usable_nodes(
     for words in _features(last_value(asked.settings, "constraint") or ""):
         lists = [nodes.by_feature.get(word, "") for word in words]
         found &= frozenset().union(*map(names_in, lists))
-    if partition.gres and not partition.mix and not given(asked.settings, *GPU_OPTIONS):
-        for one in read_gres(partition.gres):
-            typed = f"{one.name}:{one.kind}" if one.kind else one.name
-            if typed in nodes.by_gres:
-                found &= names_in(nodes.by_gres[typed])
+    by_user = given(asked.settings, *GPU_OPTIONS)
+    gres = (last_value(asked.settings, "gres") or "") if by_user else partition.gres
+    for wanted in read_gres(gres):
+        having = nodes.with_gres(wanted)
+        if having is not None:
+            found &= frozenset().union(*map(names_in, having))
     return found
 
 
@@ -196,6 +271,8 @@ def _closed(
         return f"its jobs may take {duration(info.max_time_s)} at most"
     if limit.wall_s is not None and (request.time_limit_s or 0) > limit.wall_s:
         return f"your jobs may take {duration(limit.wall_s)} at most (account or QOS)"
+    if info.max_nodes == 0:
+        return "its jobs may have no node (MaxNodes)"
     if limit.nodes is not None and limit.nodes < max(request.nodes.low, info.min_nodes):
         return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:
@@ -248,10 +325,8 @@ def queue_waits(
     rows: Sequence[Row],
     shape: ClusterShape,
     known: Known,
-    answers: KeptAnswers,
     *,
     limit_s: float | None,
-    now: Callable[[], float] = time.time,
 ) -> Waits:
     """How long the best row of each partition would wait; rows come best first. Empty where no
     Slurm is, and where the site file is that of another cluster.
@@ -263,33 +338,20 @@ def queue_waits(
     for row in rows:
         if row.prediction is not None:
             best.setdefault(row.partition, row)
-    partitions = {one.name: one for one in shape.partitions}
-    asked_of = [
-        (partitions[name], info, row)
-        for name, row in best.items()
-        if (info := known.of(partitions[name])) is not None
-    ]
-    if not asked_of:
-        return Waits(silence=known.silence)
-    try:
-        queue, nodes = answers.queue(), known.nodes
-        free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
-        if free.doubtful:
-            nodes = answers.nodes(most_s=NODES_AGAIN_S)
-            free = FreeNodes(known.partitions, queue, unusable=nodes.unusable, now_s=now())
-    except SlurmMissingError:
-        return Waits()
-    except SlurmError as error:
-        return Waits(silence=error.message)
-    waits = Waits()
-    for one, info, row in asked_of:
-        among = usable_nodes(asked, one, info, nodes)
+    waits, free = Waits(silence=known.silence), known.free
+    if free is None:
+        return waits
+    for one in shape.partitions:
+        info, row_of_it = known.of(one), best.get(one.name)
+        if info is None or row_of_it is None:
+            continue
+        among = usable_nodes(asked, one, info, known.nodes)
         runs_s = limit_s or info.default_time_s or info.max_time_s
-        wait_s = free.wait_s(
-            info.name, row.nodes, among=among, limit_s=runs_s, with_all=_required(asked)
-        )
+        nodes, must_have = row_of_it.nodes, _required(asked)
+        wait_s = free.wait_s(info.name, nodes, among=among, limit_s=runs_s, with_all=must_have)
         waits.seconds[one.name] = wait_s
         open_now = free.open_now(info.name, among=among, limit_s=runs_s)
-        if wait_s > AT_ONCE_S and asked.request.nodes.low <= open_now < row.nodes:
+        waits_long = wait_s is None or wait_s > AT_ONCE_S
+        if waits_long and asked.request.nodes.low <= open_now < nodes:
             waits.at_once[one.name] = open_now
     return waits

@@ -9,7 +9,7 @@ import pytest
 from fake_slurm_cluster import fake_partition
 from sbtrain.slurm.client import QueuedJob
 from sbtrain.slurm.node_kinds import names_in
-from sbtrain.submission.free_nodes import LONGEST_S, FreeNodes
+from sbtrain.submission.free_nodes import FreeNodes
 
 NOW_S = 1_000_000.0
 HOUR = 3_600.0
@@ -36,7 +36,7 @@ def wait_s(
     limit_s: float | None = 600.0,
     unusable: str = "",
     with_all: tuple[str, ...] = (),
-) -> float:
+) -> float | None:
     free = FreeNodes([CALM, SPOT, URGENT], queue, unusable=unusable, now_s=NOW_S)
     among = names_in("c[1-4]") - names_in(unusable)
     return free.wait_s(partition, nodes, among=among, limit_s=limit_s, with_all=with_all)
@@ -53,7 +53,7 @@ def test_running_jobs_hold_their_nodes_to_their_limits() -> None:
     assert wait_s(*queue, nodes=2) == HOUR
     assert wait_s(*queue, nodes=3) == 2 * HOUR
     assert wait_s(*queue, running("c1", left_s=3 * HOUR), nodes=4) == 3 * HOUR
-    assert wait_s(running("c1", left_s=None), nodes=4) == LONGEST_S
+    assert wait_s(running("c1", left_s=None), nodes=4) is None
 
 
 def test_who_waits_already_goes_first() -> None:
@@ -63,7 +63,7 @@ def test_who_waits_already_goes_first() -> None:
     assert wait_s(*uneven, nodes=2, limit_s=3000) == 600  # until the last of them are free
     assert wait_s(*uneven, nodes=2, limit_s=3001) == 2 * HOUR
     assert wait_s(*queue, waiting(2, limit_s=None), nodes=2) == 3 * HOUR
-    assert wait_s(*queue, waiting(2, limit_s=None), nodes=3) == LONGEST_S
+    assert wait_s(*queue, waiting(2, limit_s=None), nodes=3) is None
     higher = dataclasses.replace(waiting(4, limit_s=60), priority=9)
     assert wait_s(*queue, higher, nodes=1) == 3 * HOUR + 60
     tasks = dataclasses.replace(waiting(1, limit_s=60), tasks=4)
@@ -93,12 +93,12 @@ def test_jobs_that_may_be_pushed_aside_make_way_for_a_higher_tier() -> None:
 def test_a_lower_tier_is_in_nobodys_way() -> None:
     queue = (running("c[1-2]"), waiting(4, limit_s=None))
     assert wait_s(*queue, nodes=2, partition="urgent", limit_s=None) == 0
-    assert wait_s(*queue, nodes=2, partition="calm", limit_s=None) == LONGEST_S
+    assert wait_s(*queue, nodes=2, partition="calm", limit_s=None) is None
 
 
 def test_nodes_that_run_nothing_are_not_waited_for() -> None:
     assert wait_s(nodes=3, unusable="c4") == 0
-    assert wait_s(nodes=4, unusable="c4") == LONGEST_S
+    assert wait_s(nodes=4, unusable="c4") is None
 
 
 def test_nodes_that_the_job_must_have() -> None:
@@ -121,6 +121,8 @@ def test_what_slurm_says_of_a_waiting_job_may_contradict_what_is_known_of_nodes(
 
     assert doubtful("Resources", 3)  # three seem to be free
     assert not doubtful("Resources", 4)
+    assert doubtful("ReqNodeNotAvail", 3)
+    assert doubtful("Nodes_required_for_job_are_DOWN", 3)
     assert not doubtful("Priority", 3)
 
 
@@ -128,4 +130,4 @@ def test_jobs_of_partitions_that_are_not_known_do_not_matter() -> None:
     strange = dataclasses.replace(waiting(4, limit_s=None), partition="gone")
     assert wait_s(strange, running("x[1-3]", partition="gone"), nodes=4, limit_s=None) == 0
     several = dataclasses.replace(waiting(4, limit_s=None), partition="gone,calm")
-    assert wait_s(several, nodes=1, limit_s=None) == LONGEST_S
+    assert wait_s(several, nodes=1, limit_s=None) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.script import Script
 from sbtrain.sites.tiers import BY_TIERS, pushing_aside
+from sbtrain.slurm.client import PartitionAccess, PartitionInfo, QueuedJob
 from sbtrain.slurm.cluster_config import ClusterConfig
 from sbtrain.slurm.gres import read_gres
+from sbtrain.slurm.kept_answers import AGAIN_S, QUEUE_S, STATE_S
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
 from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
-from sbtrain_perf.errors import PlanError
+from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import Plan
 
 PLAIN = b"#!/bin/sh\n"
@@ -160,11 +163,42 @@ def test_nobody_is_pushed_aside_who_slurms_tiers_say_would_be(tmp_path: Path) ->
     assert "prod pushes running jobs of others aside" in asked.decision.risks
 
 
-def test_what_slurm_refuses_everywhere_is_for_sbatch_to_say(tmp_path: Path) -> None:
-    words = ("--train-steps=1000", "--nodelist=nowhere")
-    found = outcome(*words, slurm=FakeSlurm(), tmp_path=tmp_path)
-    assert found.decision.chosen
-    assert found.warnings == ()
+def test_what_slurm_starts_nowhere_is_for_sbatch_to_judge_and_said(tmp_path: Path) -> None:
+    def warning_of(*words: str, slurm: FakeSlurm) -> str:
+        found = outcome("--train-steps=1000", *words, slurm=slurm, tmp_path=tmp_path)
+        assert found.decision.chosen
+        (warning,) = found.warnings
+        assert warning.endswith("sbatch decides")
+        return warning
+
+    nowhere = warning_of("--nodelist=nowhere", slurm=FakeSlurm())
+    why = "it does not hold all nodes of --nodelist"
+    assert nowhere.startswith(f"no partition starts such a job (standard: {why}; spot: ")
+    assert "your jobs may take 1 h at most" in warning_of("-t", "90", slurm=Limited())
+    refused = outcome("--train-steps=9", "-t", "20000", slurm=FakeSlurm(), tmp_path=tmp_path)
+    assert refused.decision.chosen is None
+    assert refused.warnings == ()
+
+
+def test_many_partitions_that_are_closed_to_the_job_are_one_line(tmp_path: Path) -> None:
+    main = fake_partition("main", "c[1-4]", default=True)
+    access = PartitionAccess(accounts=("others",))
+    labs = [
+        dataclasses.replace(fake_partition(f"lab{at}", "g[1-4]"), access=access)
+        for at in range(30)
+    ]
+    slurm = FakeSlurm(partitions=[main, *labs])
+    (warning,) = in_one_home(slurm=slurm, tmp_path=tmp_path).warnings
+    assert warning == (
+        "lab0, lab1, lab2 and 27 more partitions take no such job and are left out: "
+        "--train-explain says why of each"
+    )
+    explained = in_one_home("--train-explain", slurm=slurm, tmp_path=tmp_path).warnings
+    assert len(explained) == 30
+    around = at_home(tmp_path)
+    asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+    first, _ = decide(asked, around, slurm, closed={"lab9": "sbatch refused"}).warnings
+    assert first == "lab9 is left out: sbatch refused"
 
 
 def test_where_the_first_choice_can_never_run_the_next_one_is_taken(tmp_path: Path) -> None:
@@ -195,6 +229,14 @@ def test_excluded_nodes_are_not_planned_with(
     )
     found = outcome(*words, "--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
     assert (chosen(found).partition, chosen(found).nodes) == (partition, nodes)
+
+
+def test_a_partition_whose_jobs_may_have_no_node_takes_none(tmp_path: Path) -> None:
+    none = dataclasses.replace(fake_partition("standard", "c[1-4]", default=True), max_nodes=0)
+    slurm = FakeSlurm(partitions=[none, fake_partition("spot", "g[1-8]")])
+    found = outcome("--train-steps=1000", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "spot"
+    assert "standard is left out: its jobs may have no node (MaxNodes)" in found.warnings
 
 
 @pytest.mark.parametrize("words", [(), ("-p", "standard", "-N1")])
@@ -276,14 +318,185 @@ def test_of_a_cluster_that_says_nothing_nothing_is_made_up(script: str, tmp_path
     assert "--partition=gpu" in plan.sbatch_options
 
 
+class Changing(FakeSlurm):
+    """Whose partitions change; keeps count of how often it was asked about them."""
+
+    asked = 0
+
+    def partitions(self) -> tuple[PartitionInfo, ...]:
+        self.asked += 1
+        return super().partitions()
+
+    def change(self, one: PartitionInfo) -> None:
+        self._cluster.partitions[one.name] = one
+
+
+def at_home(tmp_path: Path) -> Surroundings:
+    conf = tmp_path / "slurm.conf"
+    if not conf.exists():
+        conf.write_text("ClusterName=played\nPreemptType=preempt/partition_prio\n")
+    environ = {"SBTRAIN_HOME": f"{tmp_path}/home", "SLURM_CONF": str(conf)}
+    return Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
+
+
+def in_one_home(*words: str, slurm: FakeSlurm, tmp_path: Path) -> Planned:
+    """On what Slurm says alone, with what was kept of the calls before."""
+    around = at_home(tmp_path)
+    line = split_command_line(["--train-steps=20", *words, "train.sh"], FLAGS)
+    script = Script(name="train.sh", folder=tmp_path, content=PLAIN, shown="train.sh")
+    return decide(read_call(line, around, script), around, slurm)
+
+
+def pass_time(tmp_path: Path, seconds: float) -> None:
+    (kept,) = (tmp_path / "home").glob("slurm-*.json")
+    said = json.loads(kept.read_text())
+    older = {key: at - seconds for key, at in said.items() if key.endswith("_at_s")}
+    kept.write_text(json.dumps(said | older))
+
+
+def test_a_partition_that_is_new_is_found_and_a_strange_one_is_for_sbatch_to_judge(
+    tmp_path: Path,
+) -> None:
+    slurm = Changing()
+    in_one_home(slurm=slurm, tmp_path=tmp_path)
+    pass_time(tmp_path, QUEUE_S)
+    slurm.change(fake_partition("fresh", "c[1-3]"))
+    found = in_one_home("-p", "fresh", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "fresh"
+    assert slurm.asked == 2
+    found = in_one_home("-p", "strange", slurm=slurm, tmp_path=tmp_path)
+    assert "--partition=strange" in chosen(found).sbatch_options
+    assert not [
+        one for one in additions(found.asked, chosen(found)).words if "partition" in one
+    ]
+    (warning,) = found.warnings
+    assert warning.endswith("nothing is predicted, and sbatch decides")
+    with pytest.raises(RequestError, match="has no partition 'strange'"):
+        in_one_home("-p", "strange", "--train-explain", slurm=slurm, tmp_path=tmp_path)
+
+
+def test_a_partition_that_was_closed_is_found_so_within_the_hour(
+    tmp_path: Path,
+) -> None:
+    slurm = Changing()
+    best = chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition
+    slurm.change(dataclasses.replace(slurm.partitions()[0], name=best, up=False))
+    slurm.asked = 0
+    pass_time(tmp_path, STATE_S - 60)
+    assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition == best
+    assert slurm.asked == 0
+    pass_time(tmp_path, 60)
+    assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition != best
+    assert slurm.asked == 1
+
+
+@pytest.mark.parametrize("sign", ["refused", "waiting"])
+def test_a_sign_that_a_partition_was_closed_has_slurm_asked_at_once(
+    sign: str, tmp_path: Path
+) -> None:
+    waiting = list[QueuedJob]()
+
+    class Waiting(Changing):
+        def queue(self) -> tuple[QueuedJob, ...]:
+            return tuple(waiting)
+
+    slurm = Waiting()
+    best = chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition
+    slurm.change(dataclasses.replace(slurm.partitions()[0], name=best, up=False))
+    slurm.asked = 0
+    pass_time(tmp_path, AGAIN_S)
+    if sign == "waiting":
+        waiting.append(QueuedJob(partition=best, node_count=1, reason="PartitionDown"))
+        assert chosen(in_one_home(slurm=slurm, tmp_path=tmp_path)).partition != best
+        in_one_home(slurm=slurm, tmp_path=tmp_path)
+    else:
+        asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+        assert slurm.asked == 0
+        environ = {"SBTRAIN_HOME": f"{tmp_path}/home", "SLURM_CONF": f"{tmp_path}/slurm.conf"}
+        around = Surroundings(cwd=tmp_path, environ=environ, stdin=lambda: b"")
+        decide(asked, around, slurm, closed={"other": "refused"})
+    assert slurm.asked == 1
+
+
+def test_a_node_with_fewer_gpus_than_are_planned_is_no_node_for_them(tmp_path: Path) -> None:
+    """Of the two kinds the one with four is down."""
+    big = dataclasses.replace(fake_node("g1"), gres=read_gres("gpu:h100:4"))
+    small = dataclasses.replace(fake_node("g2"), gres=read_gres("gpu:h100:2"))
+    slurm = FakeSlurm(
+        nodes=[fake_node("c1"), big, small],
+        partitions=[
+            fake_partition("cpu", "c1", default=True),
+            fake_partition("gpus", "g[1-2]"),
+        ],
+    )
+    slurm.lose_node("g1")
+    found = in_one_home("--train-objective=time", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).gpus_per_node == 0
+    assert "gpus:H100 is left out" in " ".join(found.warnings)
+
+
+def test_where_memory_was_refused_only_more_of_it_helps(tmp_path: Path) -> None:
+    wide = dataclasses.replace(fake_node("w1"), memory_mib=64_000)
+    nodes = [*(fake_node(f"c{at}") for at in range(1, 5)), fake_node("d1"), wide]
+    parts = [fake_partition("cpu", "c[1-4]", default=True), fake_partition("same", "d1")]
+    said = "sbatch refused: Memory specification can not be satisfied"
+
+    def after(closed: dict[str, str], slurm: FakeSlurm) -> str:
+        asked = in_one_home(slurm=slurm, tmp_path=tmp_path).asked
+        return chosen(decide(asked, at_home(tmp_path), slurm, closed=closed)).partition
+
+    slurm = FakeSlurm(nodes=nodes, partitions=parts)
+    assert after({"cpu": "sbatch refused: Invalid qos"}, slurm) == "same"
+    assert after({"cpu": said}, slurm) == "cpu"  # and so its refusal holds
+    pass_time(tmp_path, STATE_S)
+    slurm = FakeSlurm(nodes=nodes, partitions=[*parts, fake_partition("wide", "w1")])
+    assert after({"cpu": said}, slurm) == "wide"
+    assert after({"cpu": said, "wide": said}, slurm) in {"cpu", "wide"}
+
+
+class Queued(FakeSlurm):
+    """Jobs without a time limit hold all nodes of cpu."""
+
+    held = "c[1-4]"
+
+    def queue(self) -> tuple[QueuedJob, ...]:
+        return (QueuedJob(partition="cpu", nodes=self.held, node_count=4),)
+
+
+def test_where_nobody_can_say_how_long_it_waits_what_starts_now_is_taken(
+    tmp_path: Path,
+) -> None:
+    cpu, slow = fake_partition("cpu", "c[1-4]", default=True), fake_partition("slow", "g1")
+    nodes = [fake_node(f"c{at}") for at in range(1, 5)] + [fake_node("g1", cpus=1)]
+    words = ("--train-objective=time", "--train-steps=9000")
+    slurm = Queued(nodes=nodes, partitions=[cpu, slow])
+    free = FakeSlurm(nodes=nodes, partitions=[cpu, slow])
+    assert chosen(in_one_home(*words, slurm=free, tmp_path=tmp_path)).partition == "cpu"
+    pass_time(tmp_path, QUEUE_S)
+    found = in_one_home(*words, slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "slow"
+    told = "nobody can say when nodes of cpu come free"
+    assert found.warnings == (f"{told}: what can start is taken",)
+    pass_time(tmp_path, QUEUE_S)
+    named = in_one_home(*words, "-p", "cpu", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(named).partition == "cpu"
+    assert chosen(named).prediction.queue_s == 0
+    assert named.warnings == (f"{told}: planned as if they were",)
+    pass_time(tmp_path, QUEUE_S)
+    slurm.held = "c[1-3]"
+    fewer = in_one_home(*words, "-p", "cpu", slurm=slurm, tmp_path=tmp_path)
+    assert (chosen(fewer).partition, chosen(fewer).nodes) == ("cpu", 1)
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 
     def config(self) -> ClusterConfig:
         return dataclasses.replace(super().config(), limits=True)
 
-    def limits(self) -> UserLimits:
-        return read_limits("team||small|small|node=2|01:00:00|\n", "small|||\n")
+    def limits(self, cluster: str) -> UserLimits:
+        assert cluster == "played"
+        return read_limits("team|||small|small|node=2|01:00:00|\n", "", "small|||||\n")
 
 
 def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) -> None:
