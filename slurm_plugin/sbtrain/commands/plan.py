@@ -18,7 +18,8 @@ from sbtrain.options.unknown_options import unknown_options_named
 from sbtrain.slurm.command_client import CommandsClient
 from sbtrain.submission.lint import Surrounding, lint
 from sbtrain.submission.notes import plan_notes, script_notes
-from sbtrain.submission.planning import decide, no_plan, read_call, surroundings
+from sbtrain.submission.planning import decide, no_plan
+from sbtrain.submission.read_call import read_call, surroundings
 from sbtrain_perf.table import wrapped
 
 _WHO = "sbtrainctl"

@@ -22,12 +22,10 @@ from sbtrain.submission.asked import Asked
 from sbtrain.submission.job_script import refuse_own
 from sbtrain.submission.lint import Surrounding, lint
 from sbtrain.submission.notes import launch_note, plan_notes, script_notes
-from sbtrain.submission.planning import (
+from sbtrain.submission.planning import Planned, decide, no_plan
+from sbtrain.submission.read_call import (
     LeftToSbatchError,
-    Planned,
     Surroundings,
-    decide,
-    no_plan,
     read_call,
     surroundings,
 )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from sbtrain.launches.launch_lines import LaunchLine, launched_programs
 from sbtrain.options.argv import DONE_HERE, CommandLine, Setting, given, last_value
 from sbtrain.options.directives import Directives
 from sbtrain.options.flags import TrainOptions
@@ -22,7 +23,6 @@ from sbtrain.options.script import Script
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain.slurm.values import read_nodes, read_signal, read_tasks
 from sbtrain.submission.data import data_set
-from sbtrain.submission.launch_lines import LaunchLine, launched_programs
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
 from sbtrain_perf.errors import PlanError, RequestError

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain.launches.launch_lines import launch_lines
 from sbtrain.launches.shell_commands import read_shell
 from sbtrain.options.argv import CommandLine, Setting
 from sbtrain.options.directives import Directives
@@ -19,7 +20,6 @@ from sbtrain.options.script import Script
 from sbtrain.slurm.times import read_time_limit
 from sbtrain.submission.additions import lead_s
 from sbtrain.submission.header_lint import head_lines, header_lint, settings_of
-from sbtrain.submission.launch_lines import launch_lines
 from sbtrain.submission.log_lint import Log, array_lint, folder_lint
 from sbtrain_perf.request import Plan
 

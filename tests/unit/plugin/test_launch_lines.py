@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from launching_scripts import BASH_ONLY, CSH, PERHAPS, PYTHON, STRAIGHT
+from sbtrain.launches.launch_lines import LaunchLine, launch_lines
 from sbtrain.options.script import Script
-from sbtrain.submission.launch_lines import LaunchLine, launch_lines
 
 LAUNCHERS = (
     *("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "torchrun", "jsrun"),

@@ -22,7 +22,8 @@ from sbtrain.slurm.gres import read_gres
 from sbtrain.slurm.kept_answers import AGAIN_S, QUEUE_S, STATE_S
 from sbtrain.slurm.user_limits import UserLimits, read_limits
 from sbtrain.submission.additions import additions
-from sbtrain.submission.planning import Planned, Surroundings, decide, read_call
+from sbtrain.submission.planning import Planned, decide
+from sbtrain.submission.read_call import Surroundings, read_call
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import Plan
 

@@ -9,7 +9,7 @@ import pytest
 from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.submission.notes import launch_note, script_notes
-from sbtrain.submission.planning import Surroundings, read_call
+from sbtrain.submission.read_call import Surroundings, read_call
 from sbtrain_perf.request import LayoutChoice
 
 PLAIN = "#!/bin/bash\npython train.py\n"
