@@ -20,7 +20,7 @@ from sbtrain_jobs.slurm_calls import FOLDER, NOTE, call_under_way
 
 SBTRAIN = Path(sys.executable).with_name("sbtrain")
 CALL = ("--parsable", "-N1", "-p", "standard", "--train-steps=5", "job.sh")
-MOST_STARTS = 6  # a wrapper ends here, so that a fault of ours does not fill the machine
+MOST_STARTS = 12  # a wrapper ends here, so that a fault of ours does not fill the machine
 
 
 class Site:
