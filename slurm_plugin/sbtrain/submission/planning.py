@@ -27,8 +27,8 @@ from sbtrain.submission.asked import (
     asked_signal,
     environment_settings,
 )
-from sbtrain.submission.default_time import with_default_time
 from sbtrain.submission.launch_lines import launch_lines, launched_programs
+from sbtrain.submission.on_slurm import Planner, with_default_time, with_waits
 from sbtrain.submission.queue import (
     Known,
     ask_known,
@@ -36,7 +36,6 @@ from sbtrain.submission.queue import (
     fitted,
     queue_waits,
 )
-from sbtrain.submission.queued_plan import Planner, with_waits
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
 from sbtrain.submission.script_gpus import leaves_gpus_alone
 from sbtrain.submission.script_layouts import layouts_of
