@@ -59,12 +59,9 @@ class _Kept:
 
     @property
     def current(self) -> bool:
-        """It is whole, and the configuration is what it was."""
-        whole = bool(self.partitions or not self.partitions_at_s) and bool(
-            self.nodes.kinds or not self.nodes_at_s
-        )
+        """The configuration is what it was."""
         same = all(_looks(Path(name)) == seen for name, seen in self.files.items())
-        return self.form == _FORM and whole and same
+        return self.form == _FORM and same
 
 
 class KeptAnswers:
@@ -112,14 +109,14 @@ class KeptAnswers:
 
     def partitions(self, *, most_s: float = PARTITIONS_S) -> tuple[PartitionInfo, ...]:
         """What was said at most so long ago."""
-        if self._aged(self._kept.partitions_at_s, most_s):
+        if not self._kept.partitions or self._aged(self._kept.partitions_at_s, most_s):
             said, at_s = self._client.partitions(), self._now()
             kept = dataclasses.replace(self._kept, partitions=said, partitions_at_s=at_s)
             self._keep(kept)
         return self._kept.partitions
 
     def nodes(self, *, most_s: float = STATE_S) -> Nodes:
-        if self._aged(self._kept.nodes_at_s, most_s):
+        if not self._kept.nodes.kinds or self._aged(self._kept.nodes_at_s, most_s):
             said, at_s = nodes_of(self._client.nodes()), self._now()
             self._keep(dataclasses.replace(self._kept, nodes=said, nodes_at_s=at_s))
         return self._kept.nodes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -18,10 +17,9 @@ from sbtrain.submission.asked import (
     Asked,
     asked_signal,
 )
-from sbtrain.submission.default_time import with_default_time
+from sbtrain.submission.on_slurm import Planner, with_default_time, with_waits
 from sbtrain.submission.queue import (
     Known,
-    Waits,
     ask_known,
     closed_notes,
     fitted,
@@ -36,7 +34,6 @@ from sbtrain_perf.wording import count, duration
 if TYPE_CHECKING:
     from sbtrain.slurm.client import SlurmClient
     from sbtrain.submission.read_call import Surroundings
-    from sbtrain_perf.coefficients import Coefficients
     from sbtrain_perf.decision import Decision
     from sbtrain_perf.request import ClusterShape, Plan, Request
 
@@ -115,7 +112,7 @@ def decide(
     limit_s = asked.request.time_limit_s
     now = datetime.now(UTC)
     run_id = new_run_id(asked.request.workload, now)
-    planner = _Planner(
+    planner = Planner(
         coefficients=load_coefficients(learnt_coefficients(around.environ)),
         run_id=run_id,
         run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
@@ -144,7 +141,7 @@ def decide(
         waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
         if waits.silence:
             warnings.append(f"the queue is not reckoned with: {waits.silence}")
-        shape, decision, unknown = _with_waits(planner, asked.request, shape, decision, waits)
+        shape, decision, unknown = with_waits(planner, asked.request, shape, decision, waits)
         warnings += unknown
     if not invented:
         decision = with_default_time(asked, decision, shape, known=known)
@@ -185,30 +182,6 @@ def _known(asked: Asked, answers: KeptAnswers | None, *, to_run: bool, refused: 
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Planner:
-    coefficients: Coefficients
-    run_id: str
-    run_dir: str
-
-    def plan(
-        self,
-        request: Request,
-        shape: ClusterShape,
-        queue_waits: Mapping[str, float] | None = None,
-    ) -> Decision:
-        from sbtrain_perf.planner import plan_request
-
-        return plan_request(
-            request,
-            shape,
-            self.coefficients,
-            run_id=self.run_id,
-            run_dir=self.run_dir,
-            queue_waits=queue_waits,
-        )
-
-
 def _not_chosen(plan: Plan) -> str:
     """What is said of a run whose partition and nodes are sbatch's."""
     from sbtrain_perf.decision import dominant_in_words
@@ -226,55 +199,6 @@ def _answers(
     """None also where the job goes to another cluster, of which nothing is asked."""
     elsewhere = last_value(asked.settings, "clusters") or around.environ.get("SLURM_CLUSTERS")
     return None if client is None or elsewhere else KeptAnswers(client, around.environ)
-
-
-def _with_most(shape: ClusterShape, most: Mapping[str, int]) -> ClusterShape:
-    """No more nodes a job than that, by partition; without those that have none."""
-    kept = []
-    for one in shape.partitions:
-        nodes = most.get(one.name, most.get(slurm_partition(one.name), one.max_nodes_per_job))
-        nodes = min(nodes, one.max_nodes_per_job)
-        if nodes:
-            kept.append(dataclasses.replace(one, max_nodes_per_job=nodes))
-    return dataclasses.replace(shape, partitions=tuple(kept))
-
-
-def _with_waits(
-    planner: _Planner,
-    request: Request,
-    shape: ClusterShape,
-    decision: Decision,
-    waits: Waits,
-) -> tuple[ClusterShape, Decision, list[str]]:
-    """The decision when the queue is known: as many nodes as are best, later, or fewer, now.
-    Where nobody can say how long a partition waits, what starts now or at a known time goes
-    first; where nothing does, the queue is not reckoned with, and a warning says so."""
-    said = list[str]()
-    seconds = {name: wait_s for name, wait_s in waits.seconds.items() if wait_s is not None}
-    unknown = waits.seconds.keys() - seconds
-    if unknown:
-        now = {name: waits.at_once.get(name, 0) for name in unknown}
-        some = _with_most(shape, now)
-        first = planner.plan(request, some) if some.partitions else decision
-        of_unknown = decision.chosen is not None and decision.chosen.partition in unknown
-        if first.chosen is not None and some.partitions:
-            shape, decision = some, first
-        if of_unknown:
-            names = ", ".join(sorted(unknown))
-            then = "what can start is taken" if decision is first else "planned as if they were"
-            said = [f"nobody can say when nodes of {names} come free: {then}"]
-    if not any(seconds.values()):
-        return shape, decision, said
-    later = planner.plan(request, shape, seconds)
-    at_once = {name: nodes for name, nodes in waits.at_once.items() if name not in unknown}
-    if not at_once or request.objective.kind not in ("balanced", "time"):
-        return shape, later, said
-    small = _with_most(shape, at_once)
-    passed = {name: 0.0 if name in at_once else s for name, s in seconds.items()}
-    sooner = planner.plan(request, small, passed)
-    if _value(sooner) < _value(later):
-        return small, sooner, said
-    return shape, later, said
 
 
 def _signal_of(asked: Asked) -> str | None:
@@ -297,7 +221,7 @@ def _in_default_partition(asked: Asked, shape: ClusterShape, known: Known) -> As
 
 
 def _unplanned(
-    planner: _Planner,
+    planner: Planner,
     asked: Asked,
     shape: ClusterShape,
     *,
@@ -349,10 +273,6 @@ def _wants_no_gpus(asked: Asked) -> bool:
         for line in asked.launches
     ]
     return bool(each) and all(one and all(map(leaves_gpus_alone, one)) for one in each)
-
-
-def _value(decision: Decision) -> float:
-    return math.inf if decision.value is None else decision.value
 
 
 def _without_limit(request: Request) -> Request:

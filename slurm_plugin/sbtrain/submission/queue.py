@@ -116,8 +116,10 @@ def ask_known(
         return Known()
     except SlurmError as error:
         return Known(silence=error.message)
+    if not queue or not known.nodes.kinds:  # there is nothing to choose from
+        return known
     try:
-        return _with_queue(known, answers, now_s=now()) if queue else known
+        return _with_queue(known, answers, now_s=now())
     except SlurmMissingError:
         return known
     except SlurmError as error:

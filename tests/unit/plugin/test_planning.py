@@ -511,6 +511,25 @@ def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) ->
     assert chosen(asked).nodes == 4  # sbatch says what is wrong with it
 
 
+def test_the_longest_time_of_the_accounting_is_said_where_the_run_takes_longer(
+    tmp_path: Path,
+) -> None:
+    """Slurm gives a job that asks for no time as much as may be had."""
+    none = dataclasses.replace(fake_partition("standard", "c[1-4]"), default_time_s=None)
+
+    def risks(steps: str) -> list[str]:
+        words, slurm = ("-A", "team", steps), Limited(partitions=[none])
+        found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
+        return [one for one in found.decision.risks if "account or QOS" in one]
+
+    (risk,) = risks("--train-steps=90000")
+    assert risk.startswith(
+        "your jobs may take 1 h in standard (account or QOS), and the run is "
+    )
+    assert "--time" not in risk
+    assert risks("--train-steps=9") == []
+
+
 def test_of_an_unknown_cluster_it_is_said_what_was_assumed_and_what_would_teach(
     tmp_path: Path,
 ) -> None:
