@@ -15,6 +15,7 @@ import pytest
 from commands import clean_environ, sbtrain
 from sbtrain.slurm.client import Submission
 from sbtrain.slurm.command_client import CommandsClient
+from sbtrain.slurm.kept_answers import QUEUE_S
 from sbtrain.slurm.node_kinds import names_in
 from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_jobs.process import run_command
@@ -170,3 +171,26 @@ def test_nodes_that_run_no_jobs_are_not_planned_with(
         scontrol("update", "NodeName=c2", "State=RESUME", environ=environ)
     os.unlink(next((tmp_path / "home").glob("slurm-*.json")))  # noqa: PTH108
     assert nodes() == 4
+
+
+def test_a_partition_that_was_made_meanwhile_takes_the_job(
+    environ: dict[str, str], slurm: CommandsClient, tmp_path: Path
+) -> None:
+    def submitted(*more: str) -> str:
+        words = ("--parsable", "-H", "--train-launch=ranks", "--train-steps=20", *more)
+        said = sbtrain(*words, "train.sh", cwd=tmp_path, environ=environ)
+        assert said.returncode == 0, said.stderr
+        (job,) = slurm.jobs_by_id([said.stdout.strip()])
+        slurm.cancel(job.job_id)
+        return job.partition
+
+    assert submitted() != "fresh"
+    scontrol("create", "PartitionName=fresh", "Nodes=c[1-2]", environ=environ)
+    try:
+        time.sleep(QUEUE_S)
+        assert submitted("-p", "fresh") == "fresh"
+        strange = sbtrain("-p", "strange", "train.sh", cwd=tmp_path, environ=environ)
+        assert strange.returncode == 1
+        assert "invalid partition specified: strange" in strange.stderr
+    finally:
+        scontrol("delete", "PartitionName=fresh", environ=environ)

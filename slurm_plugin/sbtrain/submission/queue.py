@@ -99,10 +99,10 @@ def ask_known(
         anew: what can be used now matters, and not only what there is.
         named: partitions that the user names; one that is not known may be new.
         refused: Slurm has just refused a job for its partition.
-        queue: what runs and what waits matters too.
+        queue: what takes jobs, runs and waits matters too.
     """
     try:
-        state_s = QUEUE_S if refused else STATE_S if anew else PARTITIONS_S
+        state_s = QUEUE_S if refused else STATE_S if queue else PARTITIONS_S
         partitions = answers.partitions(most_s=state_s)
         if set(named) - {one.name for one in partitions}:
             partitions = answers.partitions(most_s=QUEUE_S)

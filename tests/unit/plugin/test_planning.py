@@ -82,6 +82,14 @@ def test_a_silent_slurm_is_no_obstacle(
     assert len(found.warnings) == warnings
 
 
+def test_a_queue_that_is_not_told_is_said_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    slurm = FakeSlurm()
+    slurm.fail_next("queue", SlurmTimeoutError("no answer"))
+    found = in_one_home(slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).cluster == "played"
+    assert found.warnings == ("the queue is not reckoned with: no answer",)
+
+
 def test_a_partition_that_slurm_does_not_have_is_left_out(tmp_path: Path) -> None:
     slurm = FakeSlurm(partitions=[fake_partition("standard", "c[1-4]", default=True)])
     words = ("--train-steps=1000", "--train-objective=time")
