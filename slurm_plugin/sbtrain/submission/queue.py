@@ -171,8 +171,8 @@ def fitted(
         wanted = {slurm_partition(one.name) for one in shape.partitions}
     told = {name: why for name, why in left_out.items() if slurm_partition(name) in wanted}
     if not any(slurm_partition(one.name) in wanted for one in kept):
-        refused = [one for one in shape.partitions if slurm_partition(one.name) in closed]
-        return dataclasses.replace(shape, partitions=tuple(refused)) if closed else shape, told
+        refused = tuple(one for one in shape.partitions if slurm_partition(one.name) in closed)
+        return dataclasses.replace(shape, partitions=refused) if refused else shape, told
     return dataclasses.replace(shape, partitions=tuple(kept)), told
 
 
