@@ -75,9 +75,69 @@ def decide(
         CoefficientsError: what was learnt cannot be read.
         RequestError, PlanError: the request does not say enough, or not for this site.
     """
+    from sbtrain_perf.coefficients import load_coefficients
+
+    limit_s, now = asked.request.time_limit_s, datetime.now(UTC)
+    ground = _ground(asked, around, client, closed=closed, to_run=to_run)
+    asked, shape, known = ground.asked, ground.shape, ground.known
+    run_id = new_run_id(asked.request.workload, now)
+    planner = Planner(
+        coefficients=load_coefficients(learnt_coefficients(around.environ)),
+        run_id=run_id,
+        run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
+    )
+    invented = asked.launch == "script" and not asked.request.says_work
+    if invented:
+        asked = dataclasses.replace(asked, request=_without_limit(asked.request))
+    asked, decision, said = _predicted(planner, asked, ground)
+    warnings = [*ground.warnings, *said]
+    if ground.queued and asked.opened and _is_open(asked):
+        waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
+        if waits.silence:
+            warnings.append(f"the queue is not reckoned with: {waits.silence}")
+        shape, decision, unknown = with_waits(planner, asked.request, shape, decision, waits)
+        warnings += unknown
+    if not invented:
+        decision = with_default_time(asked, decision, shape, known=known)
+    if decision.chosen is not None:
+        plan = placed(decision.chosen, asked.script, now=now)
+        plan = _as_known(asked, plan, invented=invented)
+        warnings += ground.closed_to_it
+        decision = dataclasses.replace(decision, chosen=plan)
+    return Planned(
+        asked=asked,
+        shape=shape,
+        decision=decision,
+        warnings=tuple(warnings),
+        notes=ground.notes,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """What there is to plan on. queued: its queue may be reckoned with; blind: nothing is known
+    of the cluster; closed_to_it: partitions that take no such job, in words."""
+
+    asked: Asked
+    shape: ClusterShape
+    known: Known
+    queued: bool
+    blind: bool
+    warnings: tuple[str, ...] = ()
+    closed_to_it: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _ground(
+    asked: Asked,
+    around: Surroundings,
+    client: SlurmClient | None,
+    *,
+    closed: Mapping[str, str],
+    to_run: bool,
+) -> _Ground:
     from sbtrain.sites.layers import load_site, stale_note
     from sbtrain.sites.shape import without_gpus
-    from sbtrain_perf.coefficients import load_coefficients
 
     answers = _answers(asked, around, client)
     known = _known(asked, answers, to_run=to_run, refused=bool(closed))
@@ -85,11 +145,10 @@ def decide(
         known = Known(silence="the job goes to another cluster, which is not asked")
     runs = to_run and not asked.options.explain
     site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
-    shape, warnings = site.shape, [stale_note(site.stale)] if site.stale else []
-    notes = list[str]()
+    shape, notes = site.shape, tuple[str, ...]()
     if any(one.gpu for one in shape.partitions) and _wants_no_gpus(asked):
         shape = without_gpus(shape)
-        notes.append("planned without GPUs: it imports nothing that uses them (--gres asks)")
+        notes = ("planned without GPUs: it imports nothing that uses them (--gres asks)",)
     blind = site.invented and bool(known.silence)
     if blind and not runs:
         raise PlanError(
@@ -100,30 +159,35 @@ def decide(
         asked = dataclasses.replace(asked, opened=False)
     elif asked.launch == "ranks" and not (runs and (known.partitions or known.silence)):
         _check_partition(asked.request.partition, shape)
-    if not to_run:
-        answers = None
-    closed_to_it = list[str]()
-    if answers is not None and _is_open(asked):
+    queued, closed_to_it = to_run and answers is not None, list[str]()
+    if queued and _is_open(asked):
         whole = shape
         shape, left_out = fitted(asked, whole, known, closed)
         most = len(left_out) if asked.options.explain else _MOST_NAMED
         closed_to_it = closed_notes(left_out, none_left=shape is whole, most=most, apart=closed)
         asked = _in_default_partition(asked, shape, known)
-    limit_s = asked.request.time_limit_s
-    now = datetime.now(UTC)
-    run_id = new_run_id(asked.request.workload, now)
-    planner = Planner(
-        coefficients=load_coefficients(learnt_coefficients(around.environ)),
-        run_id=run_id,
-        run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
+    return _Ground(
+        asked=asked,
+        shape=shape,
+        known=known,
+        queued=queued,
+        blind=blind,
+        warnings=(stale_note(site.stale),) if site.stale else (),
+        closed_to_it=tuple(closed_to_it),
+        notes=notes,
     )
-    invented = asked.launch == "script" and not asked.request.says_work
-    if invented:
-        asked = dataclasses.replace(asked, request=_without_limit(asked.request))
+
+
+def _predicted(
+    planner: Planner, asked: Asked, ground: _Ground
+) -> tuple[Asked, Decision, list[str]]:
+    """The decision as if nobody waited, what it is the answer to, and warnings."""
+    shape, warnings = ground.shape, list[str]()
     decision = planner.plan(asked.request, shape)
-    if blind:
-        warnings.append(f"{known.silence}; nothing is predicted, and sbatch decides")
-        asked, decision = _unplanned(planner, asked, shape, why=known.silence)
+    if ground.blind:
+        why = ground.known.silence
+        warnings.append(f"{why}; nothing is predicted, and sbatch decides")
+        asked, decision = _unplanned(planner, asked, shape, why=why)
     weighed = any(row.nodes for row in decision.rows)
     if decision.chosen is None and weighed and asked.request.time_limit_s is not None:
         # A prediction may be far off, above all for what never ran: the user's word counts.
@@ -137,35 +201,21 @@ def decide(
         warnings.append(f"{decision.refusal}; nothing is predicted, and sbatch decides")
         why = decision.refusal
         asked, decision = _unplanned(planner, asked, shape, why=why, refused=decision)
-    if answers is not None and asked.opened and _is_open(asked):
-        waits = queue_waits(asked, decision.rows, shape, known, limit_s=limit_s)
-        if waits.silence:
-            warnings.append(f"the queue is not reckoned with: {waits.silence}")
-        shape, decision, unknown = with_waits(planner, asked.request, shape, decision, waits)
-        warnings += unknown
-    if not invented:
-        decision = with_default_time(asked, decision, shape, known=known)
-    if decision.chosen is not None:
-        plan = placed(decision.chosen, asked.script, now=now)
-        if invented:
-            plan = dataclasses.replace(plan, steps_known=False)
-        if invented and not asked.opened:
-            why = "nothing is predicted: nothing says how many steps it takes (--train-steps)"
-            plan = dataclasses.replace(plan, reason=why)
-        if plan.steps_known and not asked.opened:
-            plan = dataclasses.replace(plan, reason=_not_chosen(plan))
-        own_signal = _signal_of(asked)
-        if own_signal:
-            plan = dataclasses.replace(plan, preemption_signal=own_signal)
-        warnings += closed_to_it
-        decision = dataclasses.replace(decision, chosen=plan)
-    return Planned(
-        asked=asked,
-        shape=shape,
-        decision=decision,
-        warnings=tuple(warnings),
-        notes=tuple(notes),
-    )
+    return asked, decision, warnings
+
+
+def _as_known(asked: Asked, plan: Plan, *, invented: bool) -> Plan:
+    """With what is known of its steps, and whose choice it is, in its reason; and with the
+    user's own signal. invented: nothing says how many steps it takes."""
+    if invented:
+        plan = dataclasses.replace(plan, steps_known=False)
+    if invented and not asked.opened:
+        why = "nothing is predicted: nothing says how many steps it takes (--train-steps)"
+        plan = dataclasses.replace(plan, reason=why)
+    if plan.steps_known and not asked.opened:
+        plan = dataclasses.replace(plan, reason=_not_chosen(plan))
+    own_signal = _signal_of(asked)
+    return dataclasses.replace(plan, preemption_signal=own_signal) if own_signal else plan
 
 
 def _known(asked: Asked, answers: KeptAnswers | None, *, to_run: bool, refused: bool) -> Known:
