@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench_table import BenchRow
 
-from sbtrain.sites.gpu_names import NodeGpus, node_gpus, taken_gpus
+from sbtrain.sites.gpu_names import NodeGpus, node_gpus
 from sbtrain.slurm.gres import read_gres
 
 
@@ -26,20 +26,6 @@ class Form:
             features=self.features.split(),
             partitions=self.partitions.split(),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What jobs hold (`held`) of a node's GPUs (`of`), by type; None: Slurm does not tell."""
-
-    gres: str
-    held: str
-    of: str
-    taken: tuple[int | None, ...]
-
-    def read(self) -> tuple[int | None, ...]:
-        gpus = node_gpus(read_gres(self.gres), features=(), partitions=())
-        return taken_gpus(gpus, held=self.held, of=self.of)
 
 
 def _form(
@@ -206,26 +192,6 @@ UNTOLD = (
 
 FORMS = (*GRES, *UNTYPED, *UNTOLD)
 
-TAKEN = (
-    Taken(gres="gpu:a100:4", held="cpu=8,gres/gpu=2,gres/gpu:a100=2",
-          of="cpu=64,gres/gpu=4,gres/gpu:a100=4", taken=(2,)),
-    Taken(gres="gpu:a100:4", held="AllocTRES=cpu=8,gres/gpu=3", of="CfgTRES=gres/gpu=4",
-          taken=(3,)),
-    Taken(gres="gpu:a100:4", held="AllocTRES=", of="CfgTRES=cpu=64,gres/gpu=4", taken=(0,)),
-    Taken(gres="gpu:a100:4", held="AllocTRES=cpu=64", of="CfgTRES=cpu=64", taken=(None,)),
-    Taken(gres="gpu:v100:2,gpu:p100:2", held="gres/gpu=3,gres/gpu:v100=1,gres/gpu:p100=2",
-          of="gres/gpu=4,gres/gpu:v100=2,gres/gpu:p100=2", taken=(1, 2)),
-    Taken(gres="gpu:v100:2,gpu:p100:2", held="gres/gpu=2,gres/gpu:v100=2",
-          of="gres/gpu=4,gres/gpu:v100=2,gres/gpu:p100=2", taken=(2, 0)),
-    Taken(gres="gpu:v100:2,gpu:p100:2", held="gres/gpu=2", of="gres/gpu=4", taken=(None, None)),
-    Taken(gres="gpu:v100:2,gpu:p100:2", held="cpu=4", of="gres/gpu=4", taken=(0, 0)),
-    Taken(gres="gpu:v100:2,gpu:p100:2", held="GresUsed=gpu:v100:2(IDX:0-1),gpu:p100:0(IDX:N/A)",
-          of="Gres=gpu:v100:2,gpu:p100:2", taken=(2, 0)),
-    Taken(gres="gpu:2", held="GresUsed=gpu:(null):1(IDX:0)", of="Gres=gpu:2", taken=(1,)),
-    Taken(gres="gpu:nvidia_h100_80gb_hbm3:4(S:0-3)", of="gpu:nvidia_h100_80gb_hbm3:4(S:0-3)",
-          held="gpu:nvidia_h100_80gb_hbm3:3(IDX:0,2-3)", taken=(3,)),
-)  # fmt: skip
-
 
 def wrong_forms() -> list[str]:
     """Each with what was read of it."""
@@ -235,10 +201,6 @@ def wrong_forms() -> list[str]:
         for one in FORMS
         if one.read() != one.gpus
     ]
-
-
-def wrong_counts() -> list[str]:
-    return [f"{one}: {one.read()}" for one in TAKEN if one.read() != one.taken]
 
 
 def gpu_rows() -> list[BenchRow]:
@@ -254,12 +216,6 @@ def gpu_rows() -> list[BenchRow]:
             what="of them, said more than stands there",
             yardstick=f"{len(UNTOLD)} that tell nothing more",
             value=invented,
-            bar=0,
-        ),
-        BenchRow(
-            what="GPUs of jobs counted wrongly",
-            yardstick=f"{len(TAKEN)} nodes' TRES and GresUsed",
-            value=len(wrong_counts()),
             bar=0,
         ),
     ]

@@ -29,7 +29,7 @@ from itertools import product
 from typing import Literal
 
 from sbtrain.slurm.client import Gres
-from sbtrain.slurm.gres import gres_counts, gres_word
+from sbtrain.slurm.gres import gres_word
 from sbtrain_perf.gpu_figures import PUBLISHED_GPUS
 
 # Makers, generations, boards and what else is written beside a type.
@@ -107,12 +107,12 @@ def node_gpus(
     return tuple(found.values())
 
 
-@cache
 def is_slice(kind: str) -> bool:
     """Whether the type is a part of a GPU (MIG)."""
     return bool(_SLICE.search(kind.lower()))
 
 
+@cache
 def gpu_name(kind: str) -> str:
     """What people call a GRES type; the type itself where that is not known."""
     part = _SLICE.search(kind.lower())
@@ -121,22 +121,6 @@ def gpu_name(kind: str) -> str:
         return f"{whole}-{part[1]}.{part[2]}" if whole in PUBLISHED_GPUS else kind
     read = _read(kind)
     return read.names[0] if len(read.names) == 1 and read.beside <= _BESIDE else kind
-
-
-def taken_gpus(gpus: Sequence[NodeGpus], *, held: str, of: str) -> tuple[int | None, ...]:
-    """Of each type, how many the jobs of the node hold; None where Slurm does not tell.
-
-    Args:
-        held: the node's AllocTRES, or its GresUsed.
-        of: its CfgTRES, or its Gres: what Slurm counts at all.
-    """
-    counts, counted = gres_counts(held), gres_counts(of)
-    if "gpu" not in counted:
-        return tuple(None for _ in gpus)
-    if len(gpus) == 1 or not counts.get("gpu"):
-        return tuple(counts.get("gpu", 0) for _ in gpus)
-    typed = [one.gres for one in gpus if one.gres in counted and one.gres != "gpu"]
-    return tuple(counts.get(one.gres, 0) if one.gres in typed else None for one in gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

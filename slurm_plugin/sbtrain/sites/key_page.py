@@ -32,7 +32,7 @@ _END = """
 - `gpu` and the names under `gpu_types` are names under `gpus`, or of types that are known by \
 name; a partition has one of the two.
 - `gpus_per_node` stands beside `gpu`, `mean_time_to_preemption_h` beside `preemptible`, \
-`scratch_gib` and `scratch_gb_s` beside `scratch`.
+unless Slurm says the other.
 - `default_time_h` is at most `max_time_h`.
 - A partition's name holds no blank, comma or colon.
 """

@@ -60,7 +60,7 @@ def load_site(
 ) -> Site:
     """
     Args:
-        name_or_path: a bundled site's name, or the path of a file; in place of $SBTRAIN_SITE.
+        name_or_path: a bundled site's name, or the path of a file; laid over $SBTRAIN_SITE.
         found: what Slurm says (sites/discovery.py); None: nothing, and files are believed.
         to_run: on this very cluster. Otherwise a named file of which no partition is here is
             another cluster's, and is believed alone.

@@ -36,19 +36,6 @@ def read_gres(text: str) -> tuple[Gres, ...]:
     return (*found, *_apart(of_tres))
 
 
-def gres_counts(text: str) -> dict[str, int]:
-    """How many of each, by sbatch's words: of a resource as a whole (`gpu`), and of its types
-    (`gpu:k80`) as far as they are told apart.
-
-    text: AllocTRES or GresUsed of a node, with or without that name.
-    """
-    counts: dict[str, int] = {}
-    for one in read_gres(re.sub(r"^\w+=(?=\w+[:=/]|$)", "", text.strip())):
-        for word in {one.name, gres_word(one)}:
-            counts[word] = counts.get(word, 0) + one.count
-    return counts
-
-
 def gres_word(gres: Gres) -> str:
     """What sbatch is asked for, without the count."""
     return f"{gres.name}:{gres.kind}" if gres.kind else gres.name
