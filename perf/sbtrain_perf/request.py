@@ -16,6 +16,8 @@ from sbtrain_perf.values import dataclass
 Layout = Literal["allreduce", "ps"]
 LayoutChoice = Literal["auto", "allreduce", "ps"]
 Launch = Literal["ranks", "script"]
+# By whose convention the ranks of a script find each other; plain: by none that is known.
+Framework = Literal["tensorflow", "torch", "jax", "horovod", "mpi", "plain"]
 ObjectiveKind = Literal["balanced", "time", "cost", "node-hours", "deadline"]
 RoleName = Literal["chief", "worker", "ps"]
 
@@ -159,7 +161,8 @@ class Request:
     sbatch_options holds what the user told sbatch, by full names (`--name=value`), the one that
     counts last; without what sbtrain does itself.
     workload names what is learnt about this job across runs. forbidden_by: the option with
-    which the user forbids that a resumable run is put back into the queue.
+    which the user forbids that a resumable run is put back into the queue. workers_per_node:
+    trainers on a node that trains, as the user asks; 0: as the framework wants them.
     """
 
     script: str
@@ -181,6 +184,8 @@ class Request:
     forbidden_by: str = ""
     time_limit_s: float | None = None
     launch: Launch = "ranks"
+    framework: Framework = "plain"
+    workers_per_node: int = 0
 
     @property
     def says_work(self) -> bool:
@@ -309,6 +314,7 @@ class Plan:
     script_dir: str = ""
     gres: str = ""  # empty: gpu:gpus_per_node
     launch: Launch = "ranks"
+    framework: Framework = "plain"
     steps_known: bool = True
     quiet: bool = False
     whole_nodes: bool = True

@@ -4,7 +4,7 @@ The supervisor (batch side) listens; node agents and trainers connect and say He
 
     agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
-                            Apart; Notice where no agent started it
+                            Apart, Forming, Formed; Notice where no agent started it
     supervisor -> agent     Start (addresses of all roles), Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -103,6 +103,24 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forming:
+    """The rank waits for the others, in `where`: init_process_group of torch.distributed."""
+
+    rank: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formed:
+    """The framework's world is there: `size` ranks, of which this one is number `place`."""
+
+    rank: int
+    where: str
+    place: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepsOver:
     """No step is begun any more; `step` was the last. kept: all planned steps were run, and
     the state after the last is saved; said by the chief alone."""
@@ -168,6 +186,8 @@ Message = Union[
     Finish,
     StepsBegun,
     Apart,
+    Forming,
+    Formed,
     StepsDone,
     StepsOver,
     PhaseDone,
