@@ -151,12 +151,18 @@ def taken_s(run: AttemptTimings, steps: int) -> float:
     return seconds["stage"] + seconds["start"] + steps * seconds["step"] + seconds["checkpoint"]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "least", "most"),
+    [(12, 0.8, 0.98), pytest.param(60, 0.85, 0.95, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("layout", ["allreduce", "ps"])
-def test_nine_in_ten_runs_end_within_their_interval(layout: Layout) -> None:
+def test_nine_in_ten_runs_end_within_their_interval(
+    layout: Layout, seeds: int, least: float, most: float
+) -> None:
     """Simulated runs, refit, planned again: on measured node counts and on others."""
     totals, steps, runs = 0, 0, 0
     for learnt, asked in (((2,), 2), ((2, 2, 4), 4), ((2, 3, 4, 6, 8, 8), 3), ((2, 4), 8)):
-        for seed in range(60):
+        for seed in range(seeds):
             truth = Truth.drawn(seed)
             past = [truth.run(i, nodes=n, layout=layout) for i, n in enumerate(learnt)]
             fitted = refit(past, SHIPPED).coefficients
@@ -169,8 +175,8 @@ def test_nine_in_ten_runs_end_within_their_interval(layout: Layout) -> None:
             (step,) = (s.seconds for s in measure_attempts((new,)).samples if s.term == "step")
             steps += (prediction.step_low_s or 0.0) <= step <= (prediction.step_high_s or 0.0)
             runs += 1
-    assert 0.85 <= totals / runs <= 0.95
-    assert 0.85 <= steps / runs <= 0.95
+    assert least <= totals / runs <= most
+    assert least <= steps / runs <= most
 
 
 def test_more_runs_make_narrower_intervals_and_other_node_counts_wider_ones() -> None:
