@@ -7,7 +7,7 @@ DEV_EXTRAS := $(EXTRAS),dev
 INSTALLED_BY := setup.py pyproject.toml .ci/prepare-system .ci/constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait: more workers than cores.
-WORKERS ?= 6
+WORKERS ?= 8
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 export PATH := $(PATH):/usr/sbin:/sbin
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python some thousand times

@@ -95,16 +95,20 @@ class Round:
             assert time.monotonic() < end_s, f"{what}: not within {within_s} s"
             time.sleep(1.0)
 
+    def output(self, name: str) -> str:
+        said = self.folder / f"slurm-{self.jobs[name]}.out"
+        return said.read_text() if said.exists() else ""
+
     def trains(self, name: str) -> bool:
         """Whether its program counts steps."""
-        said = self.folder / f"slurm-{self.jobs[name]}.out"
-        return said.exists() and "sbtrain: step " in said.read_text()
+        return "sbtrain: step " in self.output(name)
 
     def assert_said(self, expected: dict[str, tuple[str, str, list[str]]]) -> None:
         for name, (state, reason, causes) in expected.items():
             status = self.status(name)
             shown = [one["cause"] or "end not recorded" for one in status["attempts"]]
-            assert (name, status["state"], shown) == (name, state, causes)
+            told = (name, status["state"], shown)
+            assert told == (name, state, causes), self.output(name)
             assert re.search(reason, status["reason"]), (name, status["reason"])
 
 
@@ -142,7 +146,7 @@ def end_all(runs: Round) -> None:
     runs.submit("failed", "-pstandard", "-wc2", LONG, FAIL_AT="3")
     runs.submit("cancelled-waiting", "-pstandard", "-H", LONG)
     runs.submit("cancelled-running", "-pstandard", "-wc3", LONG)
-    runs.submit("time-limit", "-pstandard", "-wc4", "-t1", "--no-requeue", LONG)
+    runs.submit("time-limit", "-pstandard", "-wc4", "-t2", "--no-requeue", LONG)
     runs.submit("preempted-and-back", "-pspot", "-wg1", "--train-steps=300")
     runs.submit("preempted", "-pspot", "-wg2", "--no-requeue", LONG)
     runs.submit("node-lost", "-pspot", "-wg3", "--no-requeue", LONG)
