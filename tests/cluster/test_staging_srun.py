@@ -50,7 +50,7 @@ ASTRAY = """
 import os, signal, sys, time
 from sbtrain_staging.ranks import meeting
 where, rank = sys.argv[1:3]
-meeting.MEETING_LIMIT_S = 12
+meeting.MEETING_LIMIT_S = 30
 usual = meeting.come
 def come(report, node):
     if os.environ["SLURM_PROCID"] == rank and where == "before":

@@ -1,0 +1,1 @@
+"""What `make bench-launch` does, one module a bar."""
