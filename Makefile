@@ -29,7 +29,7 @@ demo: $(VENV)/.runtime  ## Train, be preempted, resume and learn on a private Sl
 test: $(VENV)/.dev lint types  ## Everything a change must pass
 	$(PYTEST) -m "not slow"
 
-test-long: $(VENV)/.long  ## The slow tests: a thousand kills, whole trainings, accounting, PyTorch
+test-long: $(VENV)/.horovod  ## The slow tests: a thousand kills, whole trainings, every framework
 	$(PYTEST) -m slow
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) $(addprefix test-slurm-,$(OTHER_SLURMS)); \
 	else echo "Left out, since only root can: Slurm $(OTHER_SLURMS)" >&2; fi
@@ -57,6 +57,8 @@ bench-%: $(VENV)/.dev  ## One benchmark of benchmarks/, e.g. make bench-startup
 	@mkdir -p build
 	$(BIN)/python benchmarks/$*.py
 
+bench-launch: $(VENV)/.horovod
+
 clean:  ## Stop the private Slurm and remove what the commands above made
 	@if [ -x $(BIN)/sbtrainctl ]; then $(BIN)/sbtrainctl cluster down --folder .sbtrain/cluster; fi
 	rm -rf $(VENV) .sbtrain demo-run build
@@ -78,4 +80,8 @@ $(VENV)/.dev: $(INSTALLED_BY)
 	@touch $(VENV)/.runtime
 
 $(VENV)/.long: $(VENV)/.dev
-	$(call install,accounting,torch)
+	$(call install,accounting,frameworks)
+
+$(VENV)/.horovod: $(VENV)/.long .ci/build-horovod
+	@.ci/build-horovod $(BIN)/python
+	@touch $@

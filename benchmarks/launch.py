@@ -56,8 +56,9 @@ def first_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
             words = ["-N2", *([f"--ntasks-per-node={per_node}"] if per_node > 1 else [])]
             found = try_script(environ, place / f"{script.stem}-{per_node}", script, *words)
             tried += 1
-            wrong += bool(found.wrong)
-            said = f"wrong: {found.wrong}" if found.wrong else "right"
+            why = found.wrong(nodes=2, per_node=per_node)
+            wrong += bool(why)
+            said = f"wrong: {why}" if why else "right"
             _say(f"{script.stem}, {per_node} a node: {said} ({found.seconds:.0f} s)")
         rows.append(
             BenchRow(

@@ -20,7 +20,7 @@ _WORLD = re.compile(r"^world (\d+) rank (\d+)", re.M)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
     """state: Slurm's of the job; refused: what sbtrain said where it submitted none. worlds:
-    (size, rank) as each rank said them; workers: as planned. seconds: until the end."""
+    (size, rank) as each rank said them; servers: as planned. seconds: until the end."""
 
     state: str
     job: str = ""
@@ -28,20 +28,19 @@ class Try:
     output: str = ""
     run_folder: Path | None = None
     worlds: tuple[tuple[int, int], ...] = ()
-    workers: int = 0
     servers: int = 0
     seconds: float = 0.0
 
-    @property
-    def wrong(self) -> str:
+    def wrong(self, *, nodes: int, per_node: int) -> str:
         """Why it did not come up right; or nothing."""
         if self.refused:
             return self.refused
         if self.state != "COMPLETED":
             return f"{self.state}: {self.output[-600:]}"
-        said = 1 if self.servers else self.workers
-        if sorted(self.worlds) != [(self.workers, rank) for rank in range(said)]:
-            return f"worlds {sorted(self.worlds)} where {self.workers} workers were planned"
+        workers = (nodes - self.servers) * per_node
+        said = 1 if self.servers else workers
+        if sorted(self.worlds) != [(workers, rank) for rank in range(said)]:
+            return f"worlds {sorted(self.worlds)}, and not one of {workers}"
         return ""
 
 
@@ -85,7 +84,6 @@ def try_script(
             for log in logs
             for size, rank in _WORLD.findall(log.read_text(errors="replace"))
         ),
-        workers=plan.get("workers", 1),
         servers=plan.get("servers", 0),
         seconds=seconds,
     )
