@@ -186,6 +186,7 @@ def _entry(term: Term, plan: Plan, coefficients: Coefficients) -> Entry | None:
         partition=plan.partition,
         layout=plan.layout,
         batch=plan.batch_per_worker,
+        each=plan.workers_per_node,
     )
 
 
@@ -206,6 +207,8 @@ def _source(entry: Entry | None, plan: Plan) -> str:
         other.append(f"of {entry.partition}")
     if entry.batch_per_worker != plan.batch_per_worker:
         other.append(f"at batch {entry.batch_per_worker}")
+    if entry.workers_per_node != plan.workers_per_node:
+        other.append(f"with {count(entry.workers_per_node, 'worker')} a node")
     here = (one for one in entry.own if (one.nodes, one.servers) == (plan.nodes, plan.servers))
     own = None if other else next(here, None)
     if own is not None and len(entry.own) > 1:

@@ -20,6 +20,7 @@ _MUST_EXCEED_ZERO = {
     "tensors",
     "rate_bytes_s",
     "batch_per_worker",
+    "workers_per_node",
     "run",
     "noise_samples",
     "mean_s",

@@ -13,7 +13,7 @@ from pathlib import Path
 from sbtrain_perf.codec import decode, encode
 from sbtrain_perf.coefficient_checks import check_lifetimes, check_signs
 from sbtrain_perf.errors import CoefficientsError
-from sbtrain_perf.request import Layout
+from sbtrain_perf.request import Layout, Plan
 
 COEFFICIENTS_VERSION = 1
 
@@ -183,6 +183,11 @@ class LearntStep:
     runs: tuple[str, ...]
     spread: LearntSpread = LearntSpread()
     own: tuple[OwnRuns, ...] = ()
+    workers_per_node: int = 1
+
+    @property
+    def batch_per_node(self) -> int:
+        return self.workers_per_node * self.batch_per_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,18 +375,36 @@ def coefficients_to_json(coefficients: Coefficients) -> str:
     return json.dumps(encode(file), indent=2) + "\n"
 
 
+def step_key(of: LearntStep | Plan) -> tuple[str | int, ...]:
+    """What a step is learnt for. Workers that share a node are unlike one that has it alone,
+    of whatever batch."""
+    batch: str | int = of.batch_per_worker
+    if of.workers_per_node > 1:
+        batch = f"{of.workers_per_node} x {batch}"
+    return of.cluster, of.workload, of.partition, of.layout, batch
+
+
 def nearest_step(
-    learnt: Learnt, *, cluster: str, workload: str, partition: str, layout: Layout, batch: int
+    learnt: Learnt,
+    *,
+    cluster: str,
+    workload: str,
+    partition: str,
+    layout: Layout,
+    batch: int,
+    each: int,
 ) -> LearntStep | None:
     """The step that stands in for the shipped one: of the workload on the cluster, of the
-    same layout, then partition, then batch if there is one."""
+    same layout, then partition, then samples a node, then workers a node if there is one.
+    batch: of one worker. each: workers of a node."""
     alike = (s for s in learnt.steps if (s.workload, s.cluster) == (workload, cluster))
     return min(
         alike,
         key=lambda s: (
             s.layout != layout,
             s.partition != partition,
-            abs(math.log(s.batch_per_worker / batch)),
+            abs(math.log(s.batch_per_node / (batch * each))),
+            s.workers_per_node != each,
             s.partition,
         ),
         default=None,

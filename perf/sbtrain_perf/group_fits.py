@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sbtrain_perf.coefficients import Base, LearntSpread, OwnRuns
+from sbtrain_perf.coefficients import Base, LearntSpread, OwnRuns, step_key
 from sbtrain_perf.measured import Sample, Term
 from sbtrain_perf.own_runs import own_runs
 from sbtrain_perf.shrinkage import fit_terms, spread_of_fit
@@ -60,8 +60,7 @@ def key_of(sample: Sample) -> Key:
         return "start", timings.cluster, timings.workload, timings.layout
     if sample.term == "checkpoint":
         return "checkpoint", timings.cluster
-    batch = timings.plan.batch_per_worker
-    return "step", timings.cluster, timings.workload, timings.partition, timings.layout, batch
+    return "step", *step_key(timings.plan)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:

@@ -21,7 +21,7 @@ _GRES = re.compile(
 )
 _GPU_TYPE = re.compile(r"\bgpu:(?!\s*\+?\d+(?:[kmgt]b?)?(?![^\s,]))([^:=,\s]+)", re.IGNORECASE)
 _GPU_OPTIONS = {"--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}
-_SHORT = {"-G": "--gpus", "-c": "--cpus-per-task"}
+_SHORT = {"-G": "--gpus", "-c": "--cpus-per-task", "-n": "--ntasks", "-N": "--nodes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class AskedHardware:
 
     gpu_types: that the options name, in small letters; None where none of them is of GPUs.
     memory_gib: of a node, asked by memory_option. task_gpus, cpus: of all tasks of a node.
+    tasks: of all nodes together.
     """
 
     gpu_types: frozenset[str] | None = None
@@ -37,6 +38,8 @@ class AskedHardware:
     task_gpus: int = 0
     gpus: int = 0
     cpus: int = 0
+    tasks: int = 0
+    tasks_per_gpu: int = 0
     memory_gib: float = 0.0
     memory_option: str = ""
 
@@ -44,7 +47,10 @@ class AskedHardware:
     def of(cls, sbatch_options: Sequence[str]) -> AskedHardware:
         """Options as words: `--name=value`, or the value in the word behind the name."""
         said = _values(sbatch_options)
+        total, nodes = _number(said.get("--ntasks")), _number(said.get("--nodes"))
         tasks = max(_number(said.get("--ntasks-per-node")), 1)
+        if total and nodes:
+            tasks = math.ceil(total / nodes)
         gres = [_GRES.fullmatch(one.strip()) for one in said.get("--gres", "").split(",")]
         per_node = [_gpus(said.get("--gpus-per-node"))]
         per_node += [_counted(one) for one in gres if one]
@@ -56,6 +62,8 @@ class AskedHardware:
             task_gpus=_gpus(said.get("--gpus-per-task")) * tasks,
             gpus=_gpus(said.get("--gpus")),
             cpus=tasks * _number(said.get("--cpus-per-task")),
+            tasks=total,
+            tasks_per_gpu=_number(said.get("--ntasks-per-gpu")),
         )
         option = next((name for name in reversed(said) if name in _MEMORY), "")
         times = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sbtrain_perf.coefficients import Base
 from sbtrain_perf.hardware import gpu_types
 from sbtrain_perf.job import Job
+from sbtrain_perf.placement import batch_per_node, most_workers, workers_per_node
 from sbtrain_perf.request import GpuType, Layout, Partition, Request, slurm_partition
 from sbtrain_perf.wording import count, duration, size
 
@@ -30,6 +31,8 @@ def node_bounds(partition: Partition, job: Job) -> NodeBounds:
     """What the request and the partition leave. With servers, one more than they at least."""
     asked = job.request.nodes
     most = min(partition.nodes, partition.max_nodes_per_job)
+    if (tasks := most_workers(job)) < math.inf:
+        most = min(most, math.ceil(tasks / workers_per_node(job, partition)))
     return NodeBounds(
         low=max(asked.low, job.hardware.fewest_nodes(partition.gpus_per_node)),
         high=most if asked.high is None else min(asked.high, most),
@@ -116,25 +119,30 @@ def _hardware_refusal(partition: Partition, job: Job) -> str | None:
 
 
 def worker_refusal(partition: Partition, job: Job, base: Base, *, layout: Layout) -> str | None:
-    """Why a worker does not fit a node; None when it does, or the network is not known.
+    """Why the workers of a node do not fit it; None when they do, or the network is not known.
 
-    Weights, gradients and Adam's moments; under parameter servers the first two.
+    Weights, gradients and Adam's moments; under parameter servers the first two. Each worker
+    has its own, or one on each of its GPUs.
     """
     if not job.parameters_known:
         return None
     share = 1.0 if layout == "allreduce" else 0.5
     weights = share * _weights_bytes(job, base)
+    each = workers_per_node(job, partition)
     activations = (job.request.model.activation_bytes_per_sample or 0) * float(
-        job.request.batch_per_worker
+        batch_per_node(job, partition)
     )
     if partition.gpu is not None:
-        needed, held = weights + activations / partition.gpus_per_node, _held(partition.gpu)
+        gpus = partition.gpus_per_node
+        needed = weights * max(each / gpus, 1.0) + activations / gpus
+        held = _held(partition.gpu)
         if needed > held:
             return f"{size(needed)} a GPU, it has {size(held)}"
     else:
-        needed, held = weights + activations, _held(partition)
+        needed, held = each * weights + activations, _held(partition)
         if needed > held:
-            return f"{size(needed)} a worker, a node has {size(held)}"
+            all_of = "a worker" if each == 1 else f"for {each} workers"
+            return f"{size(needed)} {all_of}, a node has {size(held)}"
     return None
 
 

@@ -24,6 +24,7 @@ from sbtrain_perf.coefficients import Coefficients
 from sbtrain_perf.decision import Decision, Rest, Row, odds_in_words, why_not
 from sbtrain_perf.limit_risk import SAFE
 from sbtrain_perf.limits import set_aside
+from sbtrain_perf.placement import most_workers, roles_of, workers_per_node
 from sbtrain_perf.predict import Candidates, Forecast
 from sbtrain_perf.reasons import (
     choice_reason,
@@ -33,7 +34,7 @@ from sbtrain_perf.reasons import (
     risks,
     why_never,
 )
-from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request, Role
+from sbtrain_perf.request import ClusterShape, Partition, Plan, Prediction, Request
 from sbtrain_perf.room import layout_of
 from sbtrain_perf.search import count_rows, expand
 from sbtrain_perf.weighing import Weighing
@@ -168,6 +169,7 @@ def _rows(
     weighing: Weighing, choice: _Choice | None, candidates: Candidates, forecast: Forecast
 ) -> list[Row]:
     saturation = weighing.saturation(candidates)
+    workers = weighing.predictor.workers(candidates, candidates.low)
     deviations = weighing.deviations(candidates)
     odds: list[float | None] = [None] * len(candidates)
     if weighing.objective.kind == "deadline":
@@ -177,7 +179,7 @@ def _rows(
     rows = []
     for at in range(len(candidates)):
         partition, servers, nodes = candidates.key(at)
-        prediction = None
+        prediction, trainers = None, int(workers[at])
         if math.isfinite(forecast.total_s[at]):
             prediction = forecast.prediction(at, deviations)
         chosen = choice is not None and candidates.key(at) == choice.best.key(0)
@@ -188,16 +190,16 @@ def _rows(
             )
             if prediction is not None and kept[at] < SAFE:
                 rejected += f"; ends before its time limit with {odds_in_words(kept[at])}"
-            if nodes - servers > saturation[at]:
-                workers = count(max(int(saturation[at]), 1), "worker")
-                rejected += f"; the servers saturate at {workers}"
+            if trainers > saturation[at]:
+                limit = count(max(int(saturation[at]), 1), "worker")
+                rejected += f"; the servers saturate at {limit}"
         rows.append(
             Row(
                 partition=weighing.fit[partition].name,
                 nodes=nodes,
                 layout=layout_of(servers),
                 servers=servers,
-                workers=nodes - servers,
+                workers=trainers,
                 prediction=prediction,
                 rejected=rejected,
                 chosen=chosen,
@@ -254,6 +256,12 @@ def _plan(
     request = weighing.request
     at, servers, nodes = choice.best.key(0)
     partition: Partition = weighing.fit[at]
+    roles = roles_of(
+        nodes=nodes,
+        servers=servers,
+        per_node=workers_per_node(weighing.job, partition),
+        most=most_workers(weighing.job),
+    )
     return Plan(
         run_id=run_id,
         run_dir=run_dir,
@@ -264,11 +272,11 @@ def _plan(
         partition=partition.name,
         layout=layout_of(servers),
         nodes=nodes,
-        workers=nodes - servers,
+        workers=sum(role.name == "worker" for role in roles),
         servers=servers,
         gpus_per_node=partition.gpus_per_node,
         cores_per_node=partition.cores_per_node,
-        roles=roles_of(nodes=nodes, servers=servers),
+        roles=roles,
         steps=choice.prediction.steps,
         batch_per_worker=request.batch_per_worker,
         data=request.data,
@@ -285,22 +293,11 @@ def _plan(
         reason=reason,
         sbatch_options=request.sbatch_options,
         launch=request.launch,
+        framework=request.framework,
         basis=weighing.finder.basis(partition),
         gres=partition.gres,
         whole_nodes=partition.whole_nodes,
     )
-
-
-def roles_of(*, nodes: int, servers: int) -> tuple[Role, ...]:
-    """Who runs where, by rank. All-reduce (0 servers): worker i on node i. Parameter
-    servers: the chief beside server 0 on node 0, server i on node i, then the workers."""
-    workers = tuple(
-        Role(name="worker", index=node - servers, node=node) for node in range(servers, nodes)
-    )
-    if not servers:
-        return workers
-    served = tuple(Role(name="ps", index=node, node=node) for node in range(servers))
-    return (Role(name="chief", index=0, node=0), *served, *workers)
 
 
 def _checkpoint_dir(request: Request, run_id: str, run_dir: str) -> str:

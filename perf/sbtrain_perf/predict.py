@@ -25,6 +25,7 @@ from sbtrain_perf.models.parameter_server import update_s
 from sbtrain_perf.models.preemption import restarted_s, resumed_s
 from sbtrain_perf.models.staging import pipelined_s, shared_read_s
 from sbtrain_perf.models.startup import start_s
+from sbtrain_perf.placement import most_workers, workers
 from sbtrain_perf.request import ClusterShape, Prediction
 from sbtrain_perf.terms import Terms
 
@@ -148,6 +149,7 @@ class Predictor:
         self.shape = shape
         self.base = base
         self.terms = terms
+        self._most_workers = most_workers(job)
         self.most_restarts = shape.max_requeues + 0.5  # expected
 
     def forecast(self, candidates: Candidates) -> Forecast:
@@ -247,6 +249,12 @@ class Predictor:
         restarts = np.expm1(np.minimum(hazard * run, 700.0))
         return np.asarray(lost * np.sqrt(1.0 + 1.0 / np.maximum(restarts, 1e-30)))
 
+    def workers(self, candidates: Candidates, nodes: Integers | Floats) -> Floats:
+        """Trainers of each candidate, on so many nodes in all."""
+        per_node = self.terms.per_node[candidates.partition]
+        training = np.asarray(nodes - candidates.servers, dtype=np.float64)
+        return np.asarray(workers(training, per_node=per_node, most=self._most_workers))
+
     def _step_s(self, candidates: Candidates) -> Floats:
         """From one step to the next, where it is shortest in each range."""
         terms, server = self.terms, self.base.server
@@ -266,7 +274,7 @@ class Predictor:
         out[served] = update_s(
             terms.compute_s[1, at],
             terms.server_s[at],
-            workers=(candidates.high[served] - servers).astype(np.float64),
+            workers=self.workers(candidates, candidates.high)[served],
             servers=servers.astype(np.float64),
             sharing=server.sharing.value,
             sharpness=server.sharpness.value,
@@ -298,7 +306,7 @@ class Predictor:
         out[:, ring] = parts / np.maximum(parts.sum(axis=0), 1e-300)
         served = np.flatnonzero(candidates.servers > 0)
         at, servers = candidates.partition[served], candidates.servers[served]
-        workers_s = terms.compute_s[1, at] / (nodes[served] - servers)
+        workers_s = terms.compute_s[1, at] / self.workers(candidates, nodes)[served]
         servers_s = np.maximum(terms.server_s[at], 1e-300) / servers**server.sharing.value
         share = 1.0 / (1.0 + np.minimum(servers_s / workers_s, 1e30) ** server.sharpness.value)
         out[0, served], out[1, served] = share, 1.0 - share
@@ -308,7 +316,8 @@ class Predictor:
         """Of each synchronous replica (all-reduce), or updates of the servers."""
         if self.job.steps:
             return np.full(len(candidates), float(self.job.steps))
-        replicas = np.where(candidates.servers == 0, candidates.high, 1)
+        workers = self.workers(candidates, candidates.high)
+        replicas = np.where(candidates.servers == 0, workers, 1.0)
         return np.ceil(self.job.samples / (replicas * float(self.job.request.batch_per_worker)))
 
     def _stage_s(self, candidates: Candidates, nodes: Floats) -> Floats:

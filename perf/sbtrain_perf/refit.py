@@ -24,6 +24,7 @@ from sbtrain_perf.coefficients import (
     LearntStage,
     LearntStart,
     LearntStep,
+    step_key,
     with_learnt,
 )
 from sbtrain_perf.drift import find_drift
@@ -226,6 +227,7 @@ def _learnt_step(group: Sequence[Sample], fit: GroupFit) -> LearntStep:
         runs=_runs(group),
         spread=fit.spread,
         own=fit.own,
+        workers_per_node=plan.workers_per_node,
     )
 
 
@@ -266,11 +268,7 @@ def _runs(group: Sequence[Sample]) -> tuple[str, ...]:
 def _merged(old: Learnt, new: Learnt) -> Learnt:
     """New entries in place of old ones of the same key; other old ones stay."""
     return Learnt(
-        steps=_replaced(
-            old.steps,
-            new.steps,
-            lambda s: (s.cluster, s.workload, s.partition, s.layout, s.batch_per_worker),
-        ),
+        steps=_replaced(old.steps, new.steps, step_key),
         starts=_starts(old.starts, new.starts),
         stages=_replaced(old.stages, new.stages, lambda s: (s.cluster, s.partition)),
         checkpoints=_replaced(old.checkpoints, new.checkpoints, lambda c: (c.cluster,)),

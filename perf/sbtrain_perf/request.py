@@ -8,6 +8,7 @@ Beside the decorator of its values, this file imports the standard library alone
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field
 from typing import Literal
 
@@ -245,7 +246,7 @@ class Basis:
     parameters: int = 0  # of the network; assumed where parameters_known is false
     tensors: int = 0
     parameters_known: bool = False
-    compute_s: float = 0.0  # one worker's step, communication left out
+    compute_s: float = 0.0  # a step of one node's workers, communication left out
     transfer_s: float = 0.0  # the gradients, once over one node's link
     hop_s: float = 0.0  # one hop of the ring
     server_s: float = 0.0  # one server's time for one update
@@ -275,9 +276,9 @@ class Plan:
     what sbtrain says in the job, warnings and errors are wanted alone. whole_nodes: no other
     job shares them; else each gives cores_per_node.
 
-    roles places every trainer process. All-reduce: workers only, worker 0 is the chief.
-    Parameter servers: one chief (coordinator) beside server 0, servers and workers on
-    their own nodes.
+    roles places every trainer process, several workers of a node side by side. All-reduce:
+    workers only, worker 0 is the chief. Parameter servers: one chief (coordinator) beside
+    server 0, servers and workers on their own nodes. framework: whose convention they follow.
     """
 
     run_id: str
@@ -319,3 +320,9 @@ class Plan:
     quiet: bool = False
     whole_nodes: bool = True
     version: int = PLAN_VERSION
+
+    @property
+    def workers_per_node(self) -> int:
+        """Most trainers on any of the nodes that train."""
+        counts = Counter(role.node for role in self.roles if role.name == "worker")
+        return max(counts.values(), default=1)

@@ -18,6 +18,7 @@ import numpy as np
 
 from sbtrain_perf.coefficients import Learnt, LearntSpread, LearntStep, SpreadTerms
 from sbtrain_perf.intervals import Deviations
+from sbtrain_perf.placement import batch_per_node, workers_per_node
 from sbtrain_perf.predict import Candidates, Forecast, Predictor
 from sbtrain_perf.request import Layout, Partition
 from sbtrain_perf.terms import PartitionTerms
@@ -119,7 +120,8 @@ class Spreads:
     def _kind_of(self, partition: Partition, layout: Layout) -> int:
         learnt = self._finder.learnt_step(partition, layout)
         own = learnt is not None and learnt.partition == partition.name
-        key = (id(learnt), own, layout, _unstated(partition))
+        each = workers_per_node(self._finder.job, partition)
+        key = (id(learnt), own, layout, each, _unstated(partition))
         if key not in self._kinds:
             self._kinds[key] = len(self._steps)
             self._steps.append(self._find_step(partition, learnt, layout, own=own))
@@ -144,9 +146,8 @@ class Spreads:
         noise_sd = learnt.spread.noise_sd or spread.run.value
         known = _covariance(learnt.spread, spread.run.value)
         carried = spread.carried.value**2
-        known[0, 0] += (
-            carried * math.log(learnt.batch_per_worker / job.request.batch_per_worker) ** 2
-        )
+        batches = learnt.batch_per_node / batch_per_node(job, partition)
+        known[0, 0] += carried * math.log(batches) ** 2
         if not own:
             known[0, 0] += carried + gpu_sd**2
             known[1, 1] += carried + link_sd**2

@@ -23,6 +23,7 @@ from sbtrain_perf.coefficients import (
     LearntStep,
     OwnRuns,
     nearest_start,
+    step_key,
 )
 from sbtrain_perf.measured import Sample, described_count
 from sbtrain_perf.models.allreduce import hops, link_loads, transfers
@@ -101,12 +102,7 @@ def learnt_entry(sample: Sample, coefficients: Coefficients) -> Entry | None:
     elif sample.term == "checkpoint":
         entries = (s for s in learnt.checkpoints if s.cluster == plan.cluster)
     else:
-        key = (plan.cluster, plan.workload, plan.partition, plan.layout, plan.batch_per_worker)
-        entries = (
-            s
-            for s in learnt.steps
-            if (s.cluster, s.workload, s.partition, s.layout, s.batch_per_worker) == key
-        )
+        entries = (s for s in learnt.steps if step_key(s) == step_key(plan))
     return next(iter(entries), None)
 
 

@@ -37,6 +37,7 @@ from sbtrain_perf.models.parameter_server import linked_byte_s, server_s, slow_l
 from sbtrain_perf.models.preemption import equivalent_hazards_1_s
 from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 from sbtrain_perf.own_runs import OwnRatios
+from sbtrain_perf.placement import batch_per_node, workers_per_node
 from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Terms:
     price: Floats
     queue_s: Floats
     link_loads: Floats  # (2, partitions): of all-reduce on two nodes, and on three
+    per_node: Floats  # workers
     own: OwnRatios  # of steps, to the closed form
 
 
@@ -85,7 +87,7 @@ def basis_of(
         parameters=job.parameters,
         tensors=job.tensors,
         parameters_known=job.parameters_known,
-        compute_s=_compute_s(partition, job, coefficients, job.request.batch_per_worker),
+        compute_s=_compute_s(partition, job, coefficients, batch_per_node(job, partition)),
         transfer_s=float(
             transfer_s(
                 float(job.parameters),
@@ -112,7 +114,7 @@ def basis_of(
 
 
 def _compute_s(partition: Partition, job: Job, coefficients: Coefficients, batch: int) -> float:
-    """One worker is one node: its GPUs, or its cores, share the batch."""
+    """batch: of a node, whose GPUs, or cores, share it."""
     compute = coefficients.base.compute
     if partition.gpu is not None and partition.gpus_per_node > 0:
         gpu = partition.gpu if partition.gpu.known else _UNKNOWN_GPU
@@ -221,7 +223,7 @@ class PartitionTerms:
     def _mixed_s(self, partition: Partition) -> float:
         """A worker's step on whatever nodes Slurm picks of a mix: speeds add up, so it is
         their mean that counts."""
-        batch = self.job.request.batch_per_worker
+        batch = batch_per_node(self.job, partition)
         speed, nodes = 0.0, 0
         for group in partition.mix:
             alike = dataclasses.replace(partition, gpu=group.gpu, mix=())
@@ -238,12 +240,13 @@ class PartitionTerms:
             partition=partition.name,
             layout=layout,
             batch=self.job.request.batch_per_worker,
+            each=workers_per_node(self.job, partition),
         )
 
     def _compute_ratio(self, partition: Partition, learnt: LearntStep) -> float:
         """How much slower the models hold this partition and batch than the measured ones."""
         measured = self._partitions.get(learnt.partition, partition)
-        measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_worker)
+        measured_s = _compute_s(measured, self.job, self.coefficients, learnt.batch_per_node)
         return self.basis(partition).compute_s / measured_s
 
     def learnt_partitions(self) -> frozenset[str]:
@@ -264,7 +267,9 @@ class PartitionTerms:
         for step in learnt:
             at = place.get(step.partition)
             known = (step.cluster, step.workload, step.batch_per_worker)
-            if at is not None and known == asked:
+            if at is None or known != asked:
+                continue
+            if step.workers_per_node == workers_per_node(self.job, partitions[at]):
                 yield from ((at, own) for own in step.own)
 
     def learnt_stage(self, partition: Partition) -> LearntStage | None:
@@ -383,6 +388,7 @@ def terms_of(
         price=columns[12],
         queue_s=columns[13],
         link_loads=np.stack(link_loads(gpus)),
+        per_node=np.array([workers_per_node(finder.job, one) for one in partitions], float),
         own=OwnRatios.of(finder.own_runs(partitions), partitions=len(partitions)),
     )
     return _with_learnt_hazards(terms, finder) if any(learnt) else terms

@@ -128,7 +128,8 @@ def _planned(
     later = [one for one in lint(*call, place, plan=chosen) if one not in found]
     warn([*later, *outcome.warnings], who="sbtrain", strict=strict)
     if talks and chosen:
-        tell([launch_note(outcome.asked), *outcome.notes], who="sbtrain")
+        how = launch_note(outcome.asked, each=chosen.workers_per_node)
+        tell([how, *outcome.notes], who="sbtrain")
         tell(plan_notes(chosen, asked.settings), who="sbtrain")
         if not asked.options.explain and outcome.asked.opened:
             tell(outcome.decision.risks, who="sbtrain")

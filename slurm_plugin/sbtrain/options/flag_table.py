@@ -22,7 +22,8 @@ _WHERE = (
     (
         "train-layout",
         "L",
-        "allreduce, ps, ps:K (K servers), auto (all) [as far as SCRIPT takes part]",
+        "allreduce, ps[:K] (K servers), auto (all); or what the ranks meet by: torch, jax, "
+        "horovod, mpi, tensorflow, tensorflow-ps[:K], plain [by SCRIPT]",
     ),
     (
         "train-objective",
@@ -104,5 +105,5 @@ def help_text(width: int = 100) -> str:
         "--help lists them."
     )
     lines += ["", *(f"  {example}" for example in _EXAMPLES)]
-    lines += ["", *wrapped("sbtrainctl shows runs and learns from them: sbtrainctl --help")]
+    lines += wrapped("sbtrainctl shows runs and learns from them: sbtrainctl --help")
     return "\n".join(lines) + "\n"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from sbtrain_perf.errors import RequestError
-from sbtrain_perf.request import LayoutChoice, NodeRange, Objective
+from sbtrain_perf.request import Framework, LayoutChoice, NodeRange, Objective
 
 T = TypeVar("T")
 LaunchChoice = Literal["none", "script", "ranks"]
@@ -41,6 +41,7 @@ class TrainOptions:
     launch: LaunchChoice | None = None
     layout: LayoutChoice = "auto"
     servers: int | None = None
+    framework: Framework | None = None
     nodes: NodeRange | None = None
     objective: Objective = field(default_factory=Objective)
     epochs: float | None = None
@@ -79,12 +80,13 @@ def read_flags(
         raise RequestError(
             "--train-epochs and --train-steps contradict each other", hint="give one of them"
         )
-    layout, servers = get("train-layout", _layout) or ("auto", None)
+    layout = get("train-layout", _layout) or _Layout(layout="auto")
     return TrainOptions(
         data=tuple(_text(name, value or "") for name, value in flags if name == "train-data"),
         launch=get("train-launch", _launch),
-        layout=layout,
-        servers=servers,
+        layout=layout.layout,
+        servers=layout.servers,
+        framework=layout.framework,
         nodes=get("train-nodes", _nodes),
         objective=get("train-objective", _objective) or Objective(),
         epochs=epochs,
@@ -153,17 +155,33 @@ def _launch(name: str, value: str) -> LaunchChoice:
     raise _bad(name, value, "none, script or ranks")
 
 
-def _layout(name: str, value: str) -> tuple[LayoutChoice, int | None]:
-    if value == "auto":
-        return "auto", None
-    if value == "allreduce":
-        return "allreduce", None
-    if value == "ps":
-        return "ps", None
-    servers = value.removeprefix("ps:")
-    if servers != value and re.fullmatch(r"[1-9]\d{0,5}", servers, re.ASCII):
-        return "ps", int(servers)
-    raise _bad(name, value, "auto, allreduce, ps, or ps:K with K servers, 999,999 at most")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    layout: LayoutChoice
+    servers: int | None = None
+    framework: Framework | None = None  # None: the one that the script follows
+
+
+_LAYOUTS = {
+    "auto": _Layout(layout="auto"),
+    "allreduce": _Layout(layout="allreduce"),
+    "ps": _Layout(layout="ps"),
+    "tensorflow-ps": _Layout(layout="ps", framework="tensorflow"),
+    **{name: _Layout(layout="allreduce", framework=name) for name in get_args(Framework)},
+}
+
+
+def _layout(name: str, value: str) -> _Layout:
+    kind, colon, servers = value.partition(":")
+    found = _LAYOUTS.get(kind)
+    if found is not None and not colon:
+        return found
+    counted = re.fullmatch(r"[1-9]\d{0,5}", servers, re.ASCII)
+    if found is not None and found.layout == "ps" and counted:
+        return replace(found, servers=int(servers))
+    *others, last = (f"{one}[:K]" if one.endswith("ps") else one for one in _LAYOUTS)
+    forms = f"{', '.join(others)} or {last}, with K servers, 999,999 at most"
+    raise _bad(name, value, forms)
 
 
 def _nodes(name: str, value: str) -> NodeRange:

@@ -16,6 +16,7 @@ from sbtrain.options.directives import named_otherwise
 from sbtrain.submission.asked import GPU_OPTIONS, SWITCHES, Asked
 from sbtrain_perf.request import Plan, slurm_partition
 
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu")
 _LEAST_LEAD_S, _MOST_LEAD_S = 60, 600
 
 
@@ -81,15 +82,16 @@ def _of_choices(asked: Asked, plan: Plan) -> Iterator[Addition]:
             yield Addition(word=f"--nodes={plan.nodes}", why=chosen)
     elif last_value(settings, "nodes") != str(plan.nodes):
         yield Addition(word=f"--nodes={plan.nodes}", why=chosen, narrows=True)
-    if asked.launch == "ranks" and not given(settings, "ntasks", "ntasks-per-node"):
-        yield Addition(
-            word="--ntasks-per-node=1", why="one task a node starts all of its ranks"
-        )
+    each = 0 if asked.launch == "script" or given(settings, *_TASKS) else plan.workers_per_node
+    if each:
+        one = "one task a node starts all of its ranks"
+        why = one if each == 1 else "a task for each of a node's trainers"
+        yield Addition(word=f"--ntasks-per-node={each}", why=why)
     if not given(settings, "exclusive", "oversubscribe", "cpus-per-task"):
         if plan.whole_nodes:
             yield Addition(word="--exclusive", why="planned with all that a node has")
-        elif asked.launch == "ranks" and not given(settings, "ntasks", "ntasks-per-node"):
-            cores = f"--cpus-per-task={plan.cores_per_node}"
+        elif each:
+            cores = f"--cpus-per-task={max(plan.cores_per_node // each, 1)}"
             yield Addition(word=cores, why="as many as the partition gives a job of a node")
     if plan.gpus_per_node and not given(settings, *GPU_OPTIONS):
         gres = plan.gres or f"gpu:{plan.gpus_per_node}"

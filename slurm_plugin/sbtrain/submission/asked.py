@@ -20,6 +20,7 @@ from sbtrain.options.argv import DONE_HERE, CommandLine, Setting, given, last_va
 from sbtrain.options.directives import Directives
 from sbtrain.options.flags import TrainOptions
 from sbtrain.options.script import Script
+from sbtrain.scripts.frameworks import UNKNOWN, Follows
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain.slurm.values import read_nodes, read_signal, read_tasks
 from sbtrain.submission.data import data_set
@@ -65,8 +66,9 @@ class Asked:
     """What one call of sbtrain asks for. settings: every sbatch option, wherever it was
     written, the one that counts last. sbatch_words: those of the command line, untouched.
     opened: the plan may choose what the user did not say; otherwise sbatch does. launches: the
-    lines on which the script starts processes on its nodes. quiet: how often the command line
-    says so, which alone keeps sbatch from telling the id; said twice, errors too."""
+    lines on which the script starts processes on its nodes. follows: by whose convention its
+    ranks find each other. quiet: how often the command line says so, which alone keeps sbatch
+    from telling the id; said twice, errors too."""
 
     request: Request
     options: TrainOptions
@@ -76,6 +78,7 @@ class Asked:
     sbatch_words: tuple[str, ...]
     opened: bool = True
     launches: tuple[LaunchLine, ...] = ()
+    follows: Follows = UNKNOWN
     quiet: int = 0
 
     @property
@@ -93,6 +96,7 @@ def ask(
     environ: Mapping[str, str],
     launch: Launch = "ranks",
     launches: tuple[LaunchLine, ...] = (),
+    follows: Follows = UNKNOWN,
 ) -> Asked:
     """Raises RequestError where the parts contradict each other, or data is missing, and
     PlanError where epochs are asked for and nothing says how many samples one has."""
@@ -138,6 +142,8 @@ def ask(
             forbidden_by=_forbidden_by(levels),
             time_limit_s=reader.of(lambda: _time_limit_s(settings), None),
             launch=launch,
+            framework=follows.framework,
+            workers_per_node=reader.of(lambda: _per_node(settings, nodes, follows), 0),
         ),
         options=options,
         script=script,
@@ -146,6 +152,7 @@ def ask(
         sbatch_words=line.sbatch_words,
         opened=opened,
         launches=launches,
+        follows=follows,
         quiet=sum(one.name == "quiet" for one in line.settings),
     )
 
@@ -264,7 +271,7 @@ def _resumable(
     joining = [one for one in programs if one.uses_sbtrain]
     if options.checkpoint_dir or not joining:
         return bool(options.checkpoint_dir)
-    from sbtrain.submission.script_uses import comes_back
+    from sbtrain.scripts.uses import comes_back
 
     return any(map(comes_back, joining))
 
@@ -318,6 +325,17 @@ def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:
             hint="give one of them, or ranges that overlap",
         )
     return asked
+
+
+def _per_node(settings: Sequence[Setting], nodes: NodeRange, follows: Follows) -> int:
+    """Trainers of each node where the user counts them, as tasks, or the script starts those
+    of its node itself; 0: as the framework wants them."""
+    tasks, per_node = _tasks(settings, "ntasks"), _tasks(settings, "ntasks-per-node")
+    if tasks and nodes.low == nodes.high:
+        return math.ceil(tasks / nodes.low)
+    if per_node:
+        return per_node
+    return 1 if follows.alone or given(settings, "gpus-per-task") else 0
 
 
 def _named_nodes(settings: Sequence[Setting]) -> int:

@@ -10,8 +10,9 @@ from collections.abc import Container, Iterator, Sequence
 from sbtrain.options.argv import CommandLine, Setting, last_value
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.unknown_options import unknown_option_notes
+from sbtrain.scripts.frameworks import CONVENTIONS
+from sbtrain.scripts.layouts import layouts_of
 from sbtrain.submission.asked import Asked
-from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count
 
@@ -39,13 +40,16 @@ def script_notes(
             )
 
 
-def launch_note(asked: Asked) -> str:
-    """How the script is run, and why; --train-launch says it otherwise."""
+def launch_note(asked: Asked, *, each: int = 1) -> str:
+    """How the script is run, and why; --train-launch says it otherwise. each: trainers of a
+    node."""
     shown, by = asked.script.shown, ""
     if asked.options.launch:
         by = f" (--train-launch={asked.options.launch})"
     if asked.launch == "ranks":
-        return f"{shown} is started by sbtrain, once for every rank{by}"
+        several = f", {each} on each node" if each > 1 else ""
+        follows = f"it follows {CONVENTIONS[asked.follows.framework]} ({asked.follows.why})"
+        return f"{shown} is started by sbtrain, once for every rank{several}{by}: {follows}"
     line = asked.launches[0] if asked.launches else None
     why = (
         f"line {line.number} starts its processes ({line.program})"
@@ -85,21 +89,15 @@ def plan_notes(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
     from sbtrain_perf.hardware import AskedHardware
 
     hardware = AskedHardware.of(plan.sbatch_options)
-    per_node = _number(last_value(settings, "ntasks-per-node"))
-    if per_node > 1:
-        yield (
-            f"--ntasks-per-node={per_node} starts no more trainers: sbtrain starts one on "
-            "each node, with all that the job has there"
-        )
     tasks = _number(last_value(settings, "ntasks"))
-    if tasks and tasks != plan.nodes * max(per_node, 1):
+    if tasks and tasks != plan.workers:
         yield (
-            f"--ntasks={tasks} bounds the number of nodes and no more: sbtrain starts one "
-            f"trainer on each node, here {plan.nodes}"
+            f"--ntasks={tasks} bounds the number of trainers and no more: the plan has "
+            f"{plan.workers}, on {count(plan.nodes, 'node')}"
         )
     planned = plan.gpus_per_node
     if not planned:
-        cores = _number(last_value(settings, "cpus-per-task")) * max(per_node, 1)
+        cores = _number(last_value(settings, "cpus-per-task")) * plan.workers_per_node
         if 0 < cores < plan.cores_per_node:
             yield _slower(f"{plan.cores_per_node} cores", "--cpus-per-task", cores)
         return
@@ -117,8 +115,8 @@ def plan_notes(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
 
 def _slower(planned: str, option: str, asked: int) -> str:
     return (
-        f"planned as if a trainer had the {planned} of its node; {option} gives it {asked}, "
-        "so it will be slower"
+        f"planned as if the trainers of a node had its {planned}; {option} gives them "
+        f"{asked}, so they will be slower"
     )
 
 

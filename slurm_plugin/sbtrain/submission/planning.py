@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sbtrain.home import learnt_coefficients
 from sbtrain.launches.launch_lines import launched_programs
 from sbtrain.options.argv import given, last_value
+from sbtrain.scripts.gpus import leaves_gpus_alone
 from sbtrain.slurm.kept_answers import KeptAnswers
 from sbtrain.submission.asked import (
     GPU_OPTIONS,
@@ -26,7 +27,6 @@ from sbtrain.submission.queue import (
     queue_waits,
 )
 from sbtrain.submission.run_files import new_run_id, placed, runs_folder
-from sbtrain.submission.script_gpus import leaves_gpus_alone
 from sbtrain_perf.errors import PlanError, RequestError
 from sbtrain_perf.request import NodeRange, slurm_partition
 from sbtrain_perf.wording import count, duration

@@ -16,8 +16,9 @@ from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
+from sbtrain.scripts.frameworks import UNKNOWN, framework_of
+from sbtrain.scripts.layouts import layouts_of
 from sbtrain.submission.asked import Asked, ask, environment_settings
-from sbtrain.submission.script_layouts import layouts_of
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import Launch
 
@@ -82,6 +83,9 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     if named and "train-layout" not in said:
         layout = layouts_of(script).layout if launch == "ranks" else "allreduce"
         options = dataclasses.replace(options, layout=layout)
+    follows = UNKNOWN
+    if launch == "ranks" and (named or options.framework):
+        follows = framework_of(script, by_user=options.framework)
     return ask(
         line,
         options,
@@ -91,6 +95,7 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         environ=around.environ,
         launch=launch,
         launches=own,
+        follows=follows,
     )
 
 

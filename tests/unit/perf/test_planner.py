@@ -24,7 +24,7 @@ from sbtrain_perf.coefficients import (
 )
 from sbtrain_perf.errors import PlanError
 from sbtrain_perf.intervals import normal_share
-from sbtrain_perf.planner import roles_of
+from sbtrain_perf.placement import roles_of
 from sbtrain_perf.request import (
     DataSet,
     GpuType,

@@ -175,7 +175,7 @@ def test_another_partition_is_taken_where_any_nodes_of_one_are_too_small(
     assert (said.status, said.chosen) == (0, "big")
     assert said.reasons["both:mixed"] == "3 GPUs a node were asked for, it has 2"
     assert said.reasons["both:P100"].startswith("GPUs without a type were asked for, it is")
-    assert "planned as if a trainer had the 4 GPUs of its node" in said.notes
+    assert "planned as if the trainers of a node had its 4 GPUs" in said.notes
     many = planned("--gpus-per-task=3")
     assert (many.chosen, many.reasons["both:mixed"]) == (
         "big",
@@ -203,16 +203,22 @@ def test_a_total_of_gpus_takes_the_nodes_that_hold_them(
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        ("-n 3 -N 2", "--ntasks=3 bounds the number of nodes and no more"),
-        ("--ntasks-per-node=4", "--ntasks-per-node=4 starts no more trainers"),
-        ("-p plain -c 4", "had the 16 cores of its node; --cpus-per-task gives it 4"),
+        ("-n 3 -N 2 --train-layout=allreduce", ""),
+        ("-p big -n 9", "--ntasks=9 bounds the number of trainers and no more: the plan has"),
+        ("-p plain -N 2 --ntasks-per-node=4 --train-layout=allreduce", ""),
+        ("-p plain -c 4", "had its 16 cores; --cpus-per-task gives them 4, so they will be"),
         (
-            "-p big --gres=gpu:2",
-            "had the 4 GPUs of its node; --gres or --gpus-per-node gives it 2",
+            "-p plain -N 2 -n 4 -c 4 --train-layout=allreduce",
+            "had its 16 cores; --cpus-per-task gives them 8",
         ),
-        ("-p big --gpus-per-task=1", "--gpus-per-task gives it 1, so it will be slower"),
+        ("-p big --gres=gpu:2", "had its 4 GPUs; --gres or --gpus-per-node gives them 2"),
+        ("-p big --gpus-per-task=1", "--gpus-per-task gives them 1, so they will be slower"),
+        (
+            "-p big -n 4 -N 2 --gpus-per-task=1 --train-layout=allreduce",
+            "--gpus-per-task gives them 2",
+        ),
         ("-p big -N 2 -G 4", "planned with 8 GPUs, all of 2 nodes; --gpus=4 asks for 4"),
-        ("-p big -n 2 -N 2 --ntasks-per-node=1 --gres=gpu:4", ""),
+        ("-p big -n 2 -N 2 --ntasks-per-node=1 --gres=gpu:4 --train-layout=allreduce", ""),
         ("-p plain -N 2 -c 16 --mem=16G", ""),
     ],
 )

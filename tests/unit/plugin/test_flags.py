@@ -6,6 +6,7 @@ import pytest
 
 from sbtrain.options.flag_table import FLAGS, TABLE, help_text
 from sbtrain.options.flags import TrainOptions, read_flags
+from sbtrain.scripts.frameworks import FRAMEWORKS
 from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import NodeRange, Objective
 
@@ -26,6 +27,12 @@ def test_nothing_given() -> None:
         ("layout", "allreduce", "layout", "allreduce"),
         ("layout", "ps", "layout", "ps"),
         ("layout", "ps:3", "servers", 3),
+        ("layout", "ps", "framework", None),
+        ("layout", "tensorflow-ps:3", "servers", 3),
+        ("layout", "tensorflow-ps", "layout", "ps"),
+        ("layout", "tensorflow-ps", "framework", "tensorflow"),
+        ("layout", "torch", "layout", "allreduce"),
+        *(("layout", name, "framework", name) for name in FRAMEWORKS),
         ("nodes", "auto", "nodes", NodeRange()),
         ("nodes", "4", "nodes", NodeRange(low=4, high=4)),
         ("nodes", "2-8", "nodes", NodeRange(low=2, high=8)),
@@ -81,6 +88,7 @@ def test_a_value(name: str, value: str, field: str, expected: object) -> None:
     ("name", "value"),
     [
         ("layout", "ring"),
+        ("layout", "torch:2"),
         ("layout", "ps:0"),
         ("layout", "ps:"),
         ("layout", ""),

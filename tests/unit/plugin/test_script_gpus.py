@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sbtrain.options.script import Script
-from sbtrain.submission.script_gpus import leaves_gpus_alone
+from sbtrain.scripts.gpus import leaves_gpus_alone
 
 CORES = [
     "import json, pathlib\n",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sbtrain.options.script import Script
-from sbtrain.submission.script_layouts import Layouts, layouts_of
-from sbtrain.submission.script_uses import Uses, comes_back, script_uses
-from sbtrain.submission.script_values import MOST_BYTES
+from sbtrain.scripts.layouts import Layouts, layouts_of
+from sbtrain.scripts.modules import MOST_BYTES
+from sbtrain.scripts.uses import Uses, comes_back, script_uses
 from sbtrain_perf.request import LayoutChoice
 
 EXAMPLE = Path(__file__).parents[3] / "jobs/examples/train_digits.py"

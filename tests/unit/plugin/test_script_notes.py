@@ -15,6 +15,7 @@ from sbtrain_perf.request import LayoutChoice
 PLAIN = "#!/bin/bash\npython train.py\n"
 JOINS = "#!/usr/bin/env python3\nfrom sbtrain_jobs import join\n"
 TORCH = "#!/usr/bin/env python3\nimport torch\n"
+HOROVOD = "#!/usr/bin/env python3\nimport horovod.torch as hvd\nhvd.init()\n"
 FOLLOWS = f"{JOINS}import tensorflow\njoin().tensorflow()\n"
 SERVES = (
     "#!/usr/bin/env python3\nimport tensorflow as tf\ntf.distribute.ParameterServerStrategy()\n"
@@ -87,11 +88,29 @@ def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
         ("#!/bin/bash\nexec mpirun -n 4 a.out\n", (), "script", "line 2 starts"),
         ("#!/bin/bash\n# srun\necho srun x\n", (), "script", "no line in it is known to start"),
         ("#!/usr/bin/perl\nprint 1;\n", (), "script", "no line in it is known to start"),
-        (TORCH, (), "ranks", "once for every rank"),
+        (
+            TORCH,
+            (),
+            "ranks",
+            "every rank: it follows no framework's convention (no call in it is",
+        ),
         (f"{TORCH}'srun x'\n", (), "ranks", "once for every rank"),
         (f"{JOINS}import os\nos.system('srun ./a')\n", (), "script", "line 4 starts"),
         (TORCH, ("--train-launch=script",), "script", "(--train-launch=script)"),
         (PLAIN, ("--train-launch=ranks",), "ranks", "(--train-launch=ranks)"),
+        (
+            PLAIN,
+            ("--train-launch=ranks",),
+            "ranks",
+            "no framework's convention (it is no Python)",
+        ),
+        (
+            HOROVOD,
+            (),
+            "ranks",
+            "rank, 2 on each node: it follows Horovod's world (init on line 3)",
+        ),
+        (HOROVOD, ("--train-layout=mpi",), "ranks", "MPI's world (as --train-layout says)"),
         ("#!/bin/bash\n#SBTRAIN --train-launch=ranks\nsrun x\n", (), "ranks", "every rank"),
     ],
 )
@@ -102,7 +121,7 @@ def test_how_a_script_is_run_is_told_by_what_it_does(
     line = split_command_line([*argv, "./train"], FLAGS)
     asked = read_call(line, Surroundings(cwd=tmp_path, environ={}, stdin=lambda: b""))
     assert asked.launch == launch
-    assert why in launch_note(asked)
+    assert why in launch_note(asked, each=2 if text == HOROVOD else 1)
 
 
 def test_our_flags_behind_the_script_are_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sbtrain.options.script import Script
 from sbtrain_perf.request import LayoutChoice
 
 if TYPE_CHECKING:
-    from sbtrain.submission.script_uses import Uses
+    from sbtrain.scripts.uses import Uses
 
 # A shell script's own test of the role, at the head of a command, and an end that follows it.
 _SHELL_ROLE = re.compile(
@@ -51,7 +51,7 @@ def layouts_of(script: Script) -> Layouts:
         if any(not _SHELL_END.match(script.text, one.end()) for one in tests):
             return Layouts(layout="auto", why="tells a server's $SBTRAIN_ROLE from others")
         return Layouts(layout="allreduce", why="is no Python and tests no $SBTRAIN_ROLE for ps")
-    from sbtrain.submission.script_uses import script_uses
+    from sbtrain.scripts.uses import script_uses
 
     try:
         return _layouts(script_uses(script))

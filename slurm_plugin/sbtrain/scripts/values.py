@@ -1,4 +1,4 @@
-"""What the names of a Python script may be, as far as its run, its role and TensorFlow go.
+"""What the names of a Python script may be, as far as its run, its role and frameworks go.
 
 Values are followed through assignments, `with`, arguments and results of the script's own
 functions, attributes of its classes, and modules beside it; all else is unknown.
@@ -10,7 +10,8 @@ import ast
 from collections.abc import Callable
 from pathlib import Path
 
-from sbtrain.submission.script_names import (
+from sbtrain.scripts.modules import Modules
+from sbtrain.scripts.names import (
     CONFIG,
     HAS_SERVERS,
     IS_SERVER,
@@ -28,10 +29,16 @@ from sbtrain.submission.script_names import (
     Space,
     Value,
 )
-from sbtrain_jobs.script_imports import parsed
+from sbtrain.scripts.worlds import (
+    COMM_WORLD,
+    PACKAGES,
+    WorldStart,
+    sets_place,
+    spawns,
+    world_of_call,
+    world_of_import,
+)
 
-MOST_BYTES = 1 << 20  # of a source that is read
-_MOST_MODULES = 30
 _OURS = frozenset({"sbtrain", "sbtrain_jobs"})
 _TENSORFLOW = frozenset({"tensorflow", "keras"})
 _STRATEGIES = {
@@ -53,19 +60,19 @@ _STRINGS = frozenset({PS, _RING, "'type'", *_VARIABLES})
 class Values:
     """Sets that only grow: who goes through `modules` until `grew` stays False has them all.
 
-    found: is told what the script does, in the words of Uses.
+    found: is told what the script does, in the words of Uses, and which worlds it brings up.
     """
 
-    def __init__(self, tree: ast.Module, folder: Path, found: Callable[[str], None]) -> None:
-        self.modules = [Module(tree=tree)]
-        self.module = self.modules[0]  # the one that is being gone through
+    def __init__(
+        self, tree: ast.Module, folder: Path, found: Callable[[str | WorldStart], None]
+    ) -> None:
+        self.module = Module(tree=tree)  # the one that is being gone through
+        self._modules = Modules(self.module, folder)
+        self.modules = self._modules.all
         self.grew = False
-        self._folder = folder
         self._found = found
-        self._loaded = dict[tuple[str, ...], Space | None]()
         self._defined = dict[ast.AST, Function | Space]()
         self._known = dict[ast.AST, set[Value]]()
-        self._left_bytes = MOST_BYTES  # of modules beside the script, all together
 
     def begin(self) -> None:
         self.grew = False
@@ -158,6 +165,8 @@ class Values:
                 own = module and first
                 self.put(space, name, {own} if own else _named(".".join(shown)))
                 self._note(parts[0], module)
+                if module is None:
+                    self._brought(world_of_import(alias.name, node))
             return
         parts = tuple(node.module.split(".")) if node.module else ()
         if node.level:
@@ -175,9 +184,14 @@ class Values:
                 values.add(deeper)
             if module is None and deeper is None and not node.level:
                 values |= _named(f"{node.module}.{alias.name}")
+                self._brought(world_of_import(f"{node.module}.{alias.name}", node))
             self.put(space, alias.asname or alias.name, values)
         if not node.level:
             self._note(parts[0], module)
+
+    def _brought(self, world: WorldStart | None) -> None:
+        if world is not None:
+            self._found(world)
 
     def _note(self, root: str, beside: Space | None) -> None:
         if beside is None and root in _OURS:
@@ -186,46 +200,10 @@ class Values:
             self._found("tensorflow")
 
     def _beside(self, parts: tuple[str, ...]) -> Space | None:
-        """The module of that name beside the script; what cannot be read is none."""
-        if parts in self._loaded:
-            return self._loaded[parts]
-        self._loaded[parts] = None
-        if len(parts) > 1:
-            self._beside(parts[:-1])
-        module = self._loaded[parts] = self._load(parts)
-        child = module
-        for length in range(len(parts) - 1, 0, -1):
-            if child is None:
-                break
-            above = self._loaded[parts[:length]] or Space()  # a folder without __init__.py
-            self._loaded[parts[:length]] = above
-            above.names.setdefault(parts[length], set()).add(child)
-            child = above
+        known = len(self.modules)
+        module = self._modules.beside(parts, depth=self.module.depth + 1)
+        self.grew |= len(self.modules) > known
         return module
-
-    def _load(self, parts: tuple[str, ...]) -> Space | None:
-        stem = self._folder.joinpath(*parts)
-        for path in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
-            try:
-                if len(self.modules) > _MOST_MODULES or self._left_bytes <= 0:
-                    return None
-                if not path.is_file():
-                    continue
-                with path.open("rb") as file:
-                    content = file.read(self._left_bytes + 1)
-                package = parts if path.name == "__init__.py" else parts[:-1]
-                module = Module(
-                    tree=parsed(content, most_bytes=self._left_bytes),
-                    package=package,
-                    depth=self.module.depth + 1,
-                )
-            except (OSError, ValueError):
-                continue
-            self._left_bytes -= len(content)
-            self.modules.append(module)
-            self.grew = True
-            return module.space
-        return None
 
     # -- values --------------------------------------------------------------------------
 
@@ -243,7 +221,12 @@ class Values:
             return {*({f"'{node.value}'"} & _STRINGS)} if isinstance(node.value, str) else set()
         if isinstance(node, ast.Attribute):
             owners = self.of(node.value, space)
-            return {value for one in owners for value in self._part(one, node.attr)}
+            values = {value for one in owners for value in self._part(one, node.attr)}
+            if COMM_WORLD in values:
+                self._found(
+                    WorldStart(framework="mpi", call="MPI.COMM_WORLD", line=node.lineno)
+                )
+            return values
         if isinstance(node, ast.Call):
             return self._called(node, space)
         if isinstance(node, ast.Subscript):
@@ -300,10 +283,12 @@ class Values:
             return first
         results = set[Value]()
         if not called and (last in _READERS or isinstance(node.func, ast.Name)):
-            results = first & {ROLE, CONFIG}
+            results = first & {ROLE, CONFIG} | {one for one in first if _is_of_mpi(one)}
+        if sets_place(node):
+            self.rank_by(node, space)
         for one in called:
             if isinstance(one, str):
-                results |= self._made(one, node)
+                results |= self._made(one, node, space)
             elif isinstance(one, Function):
                 self._pass(one, node, arguments, space)
                 results |= one.space.names.get(RESULT, set())
@@ -316,6 +301,9 @@ class Values:
         self, made: Space, node: ast.Call, arguments: list[set[Value]], space: Space
     ) -> None:
         """An instance of a class, or of a data class."""
+        for base in made.bases:
+            if isinstance(base, str):
+                self._made(base, node, space)
         begins = [one for one in made.attribute("__init__") if isinstance(one, Function)]
         for begin in begins:
             self._pass(begin, node, arguments, space)
@@ -327,11 +315,30 @@ class Values:
             if keyword.arg is not None:
                 self.put(made, keyword.arg, self.of(keyword.value, space))
 
-    def _made(self, called: str, node: ast.Call) -> set[Value]:
+    def rank_by(self, node: ast.AST, space: Space) -> None:
+        """Of what says which rank a process is: whether MPI told the script."""
+        names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+        known = (value for name in names for value in space.find(name))
+        told = (
+            value.space.names.get(RESULT, set()) if isinstance(value, Function) else {value}
+            for value in known
+        )
+        if any(_is_of_mpi(one) for values in told for one in values):
+            self._found("ranked_by_mpi")
+
+    def _made(self, called: str, node: ast.Call, space: Space) -> set[Value]:
         """What a call of a package's name, or of a value's method, gives."""
         last = called.rpartition(".")[2]
+        if world := world_of_call(called, node):
+            self._found(world)
+            self.rank_by(node, space)
+        elif spawns(called):
+            self._found("spawns")
         if called == f"{RUN}.tensorflow":
             self._found("follows")
+            self._found(
+                WorldStart(framework="tensorflow", call="run.tensorflow()", line=node.lineno)
+            )
         elif called == f"{RUN}.steps":
             given = {one.arg: one.value for one in node.keywords}
             said = [given.get("save"), given.get("start")]
@@ -347,7 +354,7 @@ class Values:
             if last in _STRATEGIES:
                 self._found(_STRATEGIES[last])
             return {RESOLVER} if last.endswith("ClusterResolver") else {called}
-        return set()
+        return {called} if _is_of_mpi(called) else set()
 
     def _pass(
         self, function: Function, node: ast.Call, arguments: list[set[Value]], space: Space
@@ -384,8 +391,8 @@ class Values:
 
 def _named(name: str) -> set[Value]:
     """A package's name, where the package is one that is followed."""
-    followed = _root(name) in _OURS | _TENSORFLOW and name.count(".") <= _MOST_DOTS
-    return {name} if followed else set()
+    followed = _root(name) in _OURS | _TENSORFLOW | PACKAGES
+    return {name} if followed and name.count(".") <= _MOST_DOTS else set()
 
 
 def _item(owner: set[Value], key: set[Value]) -> set[Value]:
@@ -394,6 +401,10 @@ def _item(owner: set[Value], key: set[Value]) -> set[Value]:
     if CONFIG in owner:
         found.add(ROLE if "'type'" in key else CONFIG)
     return {*found}
+
+
+def _is_of_mpi(value: Value) -> bool:
+    return isinstance(value, str) and _root(value) == "mpi4py"
 
 
 def _root(name: str) -> str:

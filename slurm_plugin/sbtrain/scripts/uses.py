@@ -5,13 +5,15 @@ Comments, messages and strings do not count."""
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from sbtrain.options.script import Script
-from sbtrain.submission.script_names import (
+from sbtrain.scripts.modules import MOST_BYTES
+from sbtrain.scripts.names import (
     HAS_SERVERS,
     IS_SERVER,
     NO_SERVER,
@@ -23,8 +25,10 @@ from sbtrain.submission.script_names import (
     Space,
     Value,
 )
-from sbtrain.submission.script_values import MOST_BYTES, Values
+from sbtrain.scripts.values import Values
+from sbtrain.scripts.worlds import WorldStart, sets_place
 from sbtrain_jobs.script_imports import parsed
+from sbtrain_perf.request import Framework
 
 _MOST_ROUNDS = 20
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias, ast.Pass})
@@ -38,7 +42,9 @@ class Uses:
     """joins: imports the training API; follows: calls run.tensorflow(); serves, rings: makes
     TensorFlow's strategy of parameter servers, of all-reduce; tells: has a server do what
     others do not; refuses: ends where it is one, or where there are some. saves, resumes: as
-    run.steps(start=..., save=...) and run.resume() do."""
+    run.steps(start=..., save=...) and run.resume() do. worlds: of ranks, one a framework;
+    ranked_by_mpi: MPI tells another framework which rank a process is; spawns: starts the
+    processes of a node itself."""
 
     tensorflow: bool = False
     joins: bool = False
@@ -49,6 +55,9 @@ class Uses:
     refuses: bool = False
     saves: bool = False
     resumes: bool = False
+    worlds: tuple[WorldStart, ...] = ()
+    ranked_by_mpi: bool = False
+    spawns: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -77,6 +86,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module, folder: Path) -> None:
         self._found = set[str]()
+        self._worlds = dict[Framework, WorldStart]()
         self._values = Values(tree, folder, self._find)
 
     def read(self) -> Uses:
@@ -89,12 +99,19 @@ class _Reader:
                 self._block(module.tree.body, module.space)
             if not values.grew:
                 break
-        return Uses(**dict.fromkeys(self._found, True))
+        worlds = tuple(self._worlds.values())
+        return Uses(worlds=worlds, **dict.fromkeys(self._found, True))
 
-    def _find(self, fact: str) -> None:
+    def _find(self, fact: str | WorldStart) -> None:
         """Of layouts, what stands in the script and in what it imports itself counts."""
-        if self._values.module.depth <= 1 or fact in ("saves", "resumes"):
-            self._found.add(fact)
+        module = self._values.module
+        if isinstance(fact, str):
+            if module.depth <= 1 or fact in ("saves", "resumes"):
+                self._found.add(fact)
+        elif module.depth <= 1:
+            world = dataclasses.replace(fact, file=module.file)
+            known = self._worlds.setdefault(world.framework, world)
+            self._worlds[world.framework] = min(known, world, key=_nearness)
 
     def _block(self, body: Sequence[ast.stmt], space: Space) -> None:
         for index, node in enumerate(body):
@@ -151,6 +168,8 @@ class _Reader:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 values.assign(target, node.value, space)
+            if sets_place(node):
+                values.rank_by(node.value, space)
         elif isinstance(node, ast.NamedExpr):
             values.assign(node.target, node.value, space)
         elif isinstance(node, ast.AnnAssign):
@@ -220,6 +239,11 @@ class _Reader:
         if not isinstance(called, Function) or isinstance(called.node, ast.Lambda):
             return False
         return self._refuses(called.node.body, called.space, depth)
+
+
+def _nearness(world: WorldStart) -> tuple[bool, bool, int]:
+    """What is sure comes first, then the script itself, then what stands above."""
+    return not world.sure, bool(world.file), world.line
 
 
 def _joined(test: ast.expr, by: type[ast.boolop]) -> bool:

@@ -55,9 +55,11 @@ Value = str | Function | Space
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Module:
-    """depth: 0 for the script, 1 for what it imports itself."""
+    """depth: 0 for the script, 1 for what it imports itself. file: its name, empty for the
+    script's own."""
 
     tree: ast.Module
     space: Space = field(default_factory=Space)
     package: tuple[str, ...] = ()
     depth: int = 0
+    file: str = ""

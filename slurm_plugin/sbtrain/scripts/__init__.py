@@ -1,0 +1,1 @@
+"""What a script does, read from its syntax tree without running it."""
