@@ -16,8 +16,8 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from plans import example_plan
-from sbtrain_jobs.layouts.environment import RoleContext, role_environment
 from sbtrain_jobs.layouts.ranks import counting_ranks
+from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.process import end_session, run_command
 from sbtrain_jobs.supervisor.stop_agreement import (
@@ -110,7 +110,7 @@ class LocalAttempt:
                 control=f"127.0.0.1:{self._listener.port}",
                 token=self._token,
             )
-            environment = {**os.environ, **role_environment(self.plan, context)}
+            environment = {**os.environ, **role_environment(self.plan, context, {})}
             with (self.logs / f"{role.name}-{role.index}.log").open("wb") as log:
                 self.processes[rank] = self.parent.start(
                     self.script, *self.script_args, env=environment, output=log.fileno()

@@ -9,6 +9,7 @@ and exits with the highest exit status. Injected by the environment:
     FAKE_SRUN_STATUS=N    exit with N, whatever the tasks' exit statuses are
     FAKE_SRUN_LATE_S=S    pass the tasks' output on S seconds after they have ended
     FAKE_SRUN_PROBE=N     exit status of a step that runs only `true`
+    FAKE_SRUN_MPI=a,b     what --mpi=list names; else pmi2
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from pathlib import Path
 def main(argv: list[str]) -> int:
     if argv[-1] == "true":
         return int(os.environ.get("FAKE_SRUN_PROBE", "0"))
+    if argv == ["--mpi=list"]:
+        names = os.environ.get("FAKE_SRUN_MPI", "pmi2").split(",")
+        sys.stderr.write("MPI plugin types are...\n" + "".join(f"\t{name}\n" for name in names))
+        return 0
     if code := os.environ.get("FAKE_SRUN_EXIT"):
         sys.stderr.write("srun: error: Unable to create step: injected\n")
         return int(code)
@@ -39,13 +44,13 @@ def main(argv: list[str]) -> int:
                 return 128 + signal.SIGKILL
     first = next(i for i, word in enumerate(argv) if not word.startswith("--"))
     options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
-    tasks = int(options["ntasks"])
+    tasks, nodes = int(options["ntasks"]), int(options["nodes"])
     skipped = {int(n) for n in os.environ.get("FAKE_SRUN_SKIP", "").split(",") if n}
     late_s = float(os.environ.get("FAKE_SRUN_LATE_S", "0"))
     held = Path(os.environ["FAKE_SRUN_PIDS"], "held") if late_s else None
     output = None if held is None else held.open("wb")
     running = [
-        subprocess.Popen(argv[first:], env=environment(task, tasks), stdout=output)
+        subprocess.Popen(argv[first:], env=environment(task, tasks, nodes), stdout=output)
         for task in range(tasks)
         if task not in skipped
     ]
@@ -68,16 +73,17 @@ def main(argv: list[str]) -> int:
     return max([128 - code if code < 0 else code for code in codes], default=0)
 
 
-def environment(task: int, tasks: int) -> dict[str, str]:
+def environment(task: int, tasks: int, nodes: int) -> dict[str, str]:
+    node = task * nodes // tasks
     return {
         **os.environ,
         "SLURM_STEP_ID": str(os.getpid()),
-        "SLURM_NODEID": str(task),
+        "SLURM_NODEID": str(node),
         "SLURM_PROCID": str(task),
         "SLURM_NTASKS": str(tasks),
-        "SLURM_STEP_NUM_NODES": str(tasks),
+        "SLURM_STEP_NUM_NODES": str(nodes),
         "SLURM_STEP_NUM_TASKS": str(tasks),
-        "SLURMD_NODENAME": f"c{task + 1}",
+        "SLURMD_NODENAME": f"c{node + 1}",
     }
 
 

@@ -49,6 +49,9 @@ class FileControl:
         assert way in get_args(WayBack)
         return cast("WayBack", way)
 
+    def binds_cpus(self) -> bool:
+        return False
+
     def forbid_requeue(self, job_id: str) -> None:
         if (self._folder / "refuse").exists():
             raise SbtrainError("Access/permission denied")

@@ -28,12 +28,14 @@ from sbtrain.runs.standing import GONE, LOST, UNKNOWN
 from sbtrain.slurm.states import JobState
 from sbtrain_jobs.ending.job_control import EndCause
 from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE
-from sbtrain_jobs.layouts.environment import RoleContext, role_environment, run_environment
+from sbtrain_jobs.layouts.environment import run_environment
+from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.agent import NOT_STARTED
 from sbtrain_jobs.record.ledger import END_CAUSES_FINAL
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.errors import SbtrainError
+from sbtrain_perf.request import Framework
 from sbtrain_staging.errors import StagingError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +63,7 @@ def test_environment_names_every_variable_of_ours() -> None:
 
 
 def test_environment_names_all_that_a_trainer_gains() -> None:
-    plan = example_plan(nodes=2)
+    plans = [example_plan(framework=name) for name in get_args(Framework)]
     context = RoleContext(
         rank=0,
         attempt=0,
@@ -73,9 +75,10 @@ def test_environment_names_all_that_a_trainer_gains() -> None:
         token="t",
     )
     said = set(re.findall(r"`([A-Z_0-9]+)`", page("environment.md")))
-    assert set(role_environment(plan, context, visible_devices="0")) <= said
+    for plan in plans:
+        assert set(role_environment(plan, context, {"CUDA_VISIBLE_DEVICES": "0"})) <= said
     marked = [cell for cell in first_cells(page("environment.md")) if cell.endswith("*")]
-    gained = {*run_environment(plan, context), "PYTHONPATH"}
+    gained = {*run_environment(plans[0], context), "PYTHONPATH"}
     assert gained == set(re.findall(r"`(\w+)`", str(marked)))
 
 

@@ -110,6 +110,11 @@ def way_back(control: JobControl, *, within_s: float = ANSWER_WITHIN_S) -> WayBa
     return answer if answer in ("requeue", "exit") else "wait"
 
 
+def binds_cpus(control: JobControl, *, within_s: float = ANSWER_WITHIN_S) -> bool:
+    """Whether the cluster keeps tasks on cores; so it is where Slurm does not say."""
+    return _bounded(control.binds_cpus, within_s) is not False
+
+
 def leave_ended(control: JobControl, job_id: str, *, for_others: bool) -> LeftEnded:
     """Keep Slurm from starting a job once more that ends for good while it is preempted.
 

@@ -47,6 +47,11 @@ class JobControl(Protocol):
         are being preempted. Raises SbtrainError: Slurm refused or did not answer."""
         ...
 
+    def binds_cpus(self) -> bool:
+        """Whether the cluster keeps tasks on cores. Raises SbtrainError when Slurm does not
+        answer."""
+        ...
+
     def awaited(self, job_id: str) -> bool:
         """Whether another job of the user's waits for this one to complete, and would never
         start if that did not come. Raises SbtrainError when Slurm does not answer."""

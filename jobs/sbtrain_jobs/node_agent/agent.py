@@ -1,5 +1,6 @@
-"""The node agent: one a node, under srun. Holds ports, starts the node's trainers, reports
-their ends, ends them when told to or when the supervisor is gone.
+"""The node agent: a task of srun, one a node or, where ranks meet through MPI, one a rank.
+Holds ports, starts its trainers, reports their ends, ends them when told to or when the
+supervisor is gone.
 
     python -P -m sbtrain_jobs.node_agent PLAN_JSON
 """
@@ -15,18 +16,25 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.layouts.environment import RoleContext, role_environment
-from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on, role_name
+from sbtrain_jobs.hostlist import expand
+from sbtrain_jobs.layouts.proxies import around_proxies
+from sbtrain_jobs.layouts.ranks import agent_node, agents, by_mpi, chief_rank, role_name
+from sbtrain_jobs.layouts.slurm_task import task_environment
+from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
+from sbtrain_jobs.node_agent.cpu_share import allowed_cores, kept_on, own_cpus, thread_variables
 from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.node_agent.temporary import temporary_folder
-from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
+from sbtrain_jobs.node_agent.trainer_command import (
+    first_line,
+    import_path,
+    trainer_argv,
+    uses_training_api,
+)
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess
 from sbtrain_jobs.node_agent.trainer_streams import LogFile, TrainerStreams
 from sbtrain_jobs.run_folder import RunFolder
-from sbtrain_jobs.script_imports import joins
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged_data import staged_paths
 from sbtrain_jobs.wire.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
@@ -48,17 +56,18 @@ class SupervisorGone:
 
 
 class Agent:
-    """One node's part of one attempt."""
+    """One task's part of one attempt."""
 
     def __init__(self, plan: Plan, plan_path: str, environ: Mapping[str, str]) -> None:
         self._plan = plan
         self._plan_path = plan_path
         self._environ = environ
-        self._node = node_index(plan, environ)
+        self._number = agent_number(plan, environ)
+        self._node = agent_node(plan, self._number)
         self._name = environ.get("SLURMD_NODENAME") or socket.gethostname()
         self._attempt = int(environ["SBTRAIN_ATTEMPT"])
         self._folder = RunFolder.of(plan).attempt(self._attempt)
-        self._ranks = ranks_on(plan, self._node)
+        self._ranks = agents(plan)[self._number]
         self._signals = notice_signals(plan.preemption_signal)
         self._received: set[signal.Signals] = set()
         self._events: queue.SimpleQueue[Message | signal.Signals | SupervisorGone]
@@ -88,12 +97,13 @@ class Agent:
                     token=self._environ["SBTRAIN_TOKEN"],
                     node=self._node,
                     node_name=self._name,
+                    agent=self._number,
                     pid=os.getpid(),
                 )
             )
             self._say(
                 Ready(
-                    node=self._node,
+                    agent=self._number,
                     host=stream.getsockname()[0],
                     ports=tuple(port.number for port in self._ports),
                     data=self._data,
@@ -167,13 +177,10 @@ class Agent:
                 control=self._control,
                 token=self._environ["SBTRAIN_TOKEN"],
             )
-            gained = role_environment(
-                self._plan, context, visible_devices=self._environ.get("CUDA_VISIBLE_DEVICES")
-            )
             if rank == chief_rank(self._plan):
                 port.share()
             try:
-                self._trainers.append(self._trainer(rank, argv, gained, told))
+                self._trainers.append(self._trainer(rank, argv, context, told))
             except (OSError, SbtrainError) as error:
                 hint = getattr(error, "hint", None)
                 sys.stderr.write(
@@ -185,20 +192,31 @@ class Agent:
                 self._say(RoleEnded(rank=rank, returncode=NOT_STARTED))
 
     def _trainer(
-        self, rank: int, argv: tuple[str, ...], gained: Mapping[str, str], told: Start
+        self, rank: int, argv: tuple[str, ...], context: RoleContext, told: Start
     ) -> TrainerProcess:
-        return TrainerProcess(
-            argv,
-            rank=rank,
-            streams=self._streams(rank, told),
-            environment={
-                **self._environ,
-                **self._temporary,
-                **gained,
-                **import_path(self._plan, self._environ.get("PYTHONPATH", "")),
-            },
-            ignored_signals=self._ignored,
-        )
+        plan, environ = self._plan, self._environ
+        with kept_on(own_cpus(plan, rank, environ, cores=allowed_cores())):
+            return TrainerProcess(
+                argv,
+                rank=rank,
+                streams=self._streams(rank, told),
+                environment={
+                    **task_environment(plan, rank, environ),
+                    **thread_variables(plan, rank, environ),
+                    **around_proxies(environ, self._hosts(told)),
+                    **self._temporary,
+                    **role_environment(plan, context, environ),
+                    **import_path(plan, environ.get("PYTHONPATH", "")),
+                },
+                ignored_signals=self._ignored,
+                descriptors=launchers_descriptors(environ),
+            )
+
+    def _hosts(self, told: Start) -> tuple[str, ...]:
+        """Of the run, by address and by name."""
+        addresses = (address.rpartition(":")[0] for address in told.addresses)
+        names = expand(self._environ.get("SLURM_STEP_NODELIST", ""))
+        return (*dict.fromkeys(addresses), *names)
 
     def _streams(self, rank: int, told: Start) -> TrainerStreams:
         """The chief's are the job's: where these are two, its log is two files as well."""
@@ -258,62 +276,35 @@ class Agent:
             send_message(self._stream, message)
 
 
-def node_index(plan: Plan, environ: Mapping[str, str]) -> int:
-    """Which node of the step this is.
+def agent_number(plan: Plan, environ: Mapping[str, str]) -> int:
+    """Which of the plan's agents this task of the step is.
 
     Raises:
-        LaunchError: the step does not have one task on each of the plan's nodes.
+        LaunchError: the step does not have the plan's tasks on the plan's nodes.
     """
     try:
         node, nodes = int(environ["SLURM_NODEID"]), int(environ["SLURM_STEP_NUM_NODES"])
-        tasks = int(environ["SLURM_STEP_NUM_TASKS"])
+        task, tasks = int(environ["SLURM_PROCID"]), int(environ["SLURM_STEP_NUM_TASKS"])
     except (KeyError, ValueError) as error:
         raise LaunchError(
             f"the agent was not started by srun: {error} is not usable",
             hint="the supervisor starts it; do not run it by hand",
         ) from None
-    if nodes != plan.nodes or tasks != plan.nodes:
+    number, wanted = task if by_mpi(plan) else node, len(agents(plan))
+    if (nodes, tasks) != (plan.nodes, wanted) or agent_node(plan, number) != node:
         raise LaunchError(
             f"the step has {count(tasks, 'task')} on {count(nodes, 'node')}, the plan has "
-            f"{count(plan.nodes, 'node')} with one agent each",
+            f"{count(wanted, 'agent')} on {count(plan.nodes, 'node')}, and this is task {task} "
+            f"on node {node}",
             hint="do not set SLURM_ or SRUN_ variables in the job that change a step's shape",
         )
-    return node
+    return number
 
 
-def uses_training_api(script: str) -> bool:
-    """Whether join() will take the signals; until it does they are ignored. All other scripts
-    start as under sbatch: bash cannot trap a signal that it was started to ignore, and
-    frameworks take it for one that has its handler.
-
-    Raises:
-        LaunchError: this node cannot read it.
-    """
-    try:
-        return joins(Path(script).read_text(encoding="utf-8", errors="replace"))
-    except OSError as error:
-        raise _unreadable(script, error) from error
-
-
-def first_line(script: str) -> str:
-    """The shebang of a script, or nothing.
-
-    Raises:
-        LaunchError: this node cannot read it.
-    """
-    try:
-        with Path(script).open("rb") as stream:
-            line = stream.readline(512)
-    except OSError as error:
-        raise _unreadable(script, error) from error
-    return line.decode(errors="replace").strip() if line.startswith(b"#!") else ""
-
-
-def _unreadable(script: str, error: OSError) -> LaunchError:
-    return LaunchError(
-        f"{socket.gethostname()} cannot read the script {script}: {error.strerror}",
-        hint="it must be on a filesystem that all nodes share",
-    )
+def launchers_descriptors(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Open files by which MPI in a trainer talks to the launcher that started its agent."""
+    number = environ.get("PMI_FD", "")
+    return (int(number),) if number.isdecimal() else ()
 
 
 def main(argv: list[str]) -> int:

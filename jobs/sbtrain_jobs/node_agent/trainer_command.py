@@ -1,12 +1,16 @@
-"""How a user's script is started on a node: argument list and import path."""
+"""How a user's script is started on a node: argument list and import path; and what the script
+itself says of that."""
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
+from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.run_folder import python_path
+from sbtrain_jobs.script_imports import joins
 from sbtrain_perf.request import Plan
 
 _OF_THE_SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")  # here no user installs packages
@@ -58,3 +62,38 @@ def import_path(plan: Plan, inherited: str) -> dict[str, str]:
     if not plan.script_dir:
         return {}
     return {"PYTHONPATH": python_path(plan, plan.script_dir, inherited)}
+
+
+def uses_training_api(script: str) -> bool:
+    """Whether join() will take the signals; until it does they are ignored. All other scripts
+    start as under sbatch: bash cannot trap a signal that it was started to ignore, and
+    frameworks take it for one that has its handler.
+
+    Raises:
+        LaunchError: this node cannot read it.
+    """
+    try:
+        return joins(Path(script).read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise _unreadable(script, error) from error
+
+
+def first_line(script: str) -> str:
+    """The shebang of a script, or nothing.
+
+    Raises:
+        LaunchError: this node cannot read it.
+    """
+    try:
+        with Path(script).open("rb") as stream:
+            line = stream.readline(512)
+    except OSError as error:
+        raise _unreadable(script, error) from error
+    return line.decode(errors="replace").strip() if line.startswith(b"#!") else ""
+
+
+def _unreadable(script: str, error: OSError) -> LaunchError:
+    return LaunchError(
+        f"{socket.gethostname()} cannot read the script {script}: {error.strerror}",
+        hint="it must be on a filesystem that all nodes share",
+    )

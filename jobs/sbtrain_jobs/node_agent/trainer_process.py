@@ -20,7 +20,8 @@ class TrainerProcess:
     """A running trainer: leader of its own session.
 
     The leader is not reaped before its whole session is ended, so the number of the process
-    group cannot come to belong to anyone else in between.
+    group cannot come to belong to anyone else in between. descriptors: open files that it
+    inherits.
 
     Raises:
         CommandMissingError: the program is not there.
@@ -36,6 +37,7 @@ class TrainerProcess:
         streams: TrainerStreams,
         environment: Mapping[str, str],
         ignored_signals: Sequence[signal.Signals],
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.rank = rank
         self.returncode: int | None = None
@@ -47,6 +49,7 @@ class TrainerProcess:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                pass_fds=descriptors,
                 outlives_us=False,
             )
         self._term_at_s: float | None = None

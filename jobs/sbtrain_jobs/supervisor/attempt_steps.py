@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 from sbtrain_jobs.ending.cause import CauseInquiry
 from sbtrain_jobs.layouts.environment import RESUME_UP_TO
+from sbtrain_jobs.layouts.ranks import by_mpi
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.events import Events
+from sbtrain_jobs.supervisor.mpi_launch import MpiLaunch, mpi_launch
 from sbtrain_jobs.supervisor.srun_commands import (
     agent_command,
     srun_environment,
     staging_command,
+    step_shape,
 )
 from sbtrain_jobs.supervisor.srun_step import SlurmStep
 from sbtrain_jobs.training.checkpoint import CheckpointStore
@@ -28,7 +31,8 @@ END_WITHIN_S = 5.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """plan_path: the plan's file; every node must be able to read it. environ: of the batch
-    step, for what we start ourselves. token: lets a process in."""
+    step, for what we start ourselves. binds_cpus: the cluster keeps tasks on cores. token: lets
+    a process in."""
 
     plan: Plan
     plan_path: str
@@ -39,6 +43,7 @@ class Attempt:
     events: Events
     inquiry: CauseInquiry
     environ: Mapping[str, str]
+    binds_cpus: bool
     token: str
 
 
@@ -56,6 +61,7 @@ class AttemptSteps:
             RESUME_UP_TO: str(max(before, default=0)),
         }
         self._environ = {**srun_environment(attempt.environ), **own}
+        self._shape = step_shape(attempt.environ, binds_cpus=attempt.binds_cpus)
         self._sink = attempt.events.put
         self._current: SlurmStep | None = None
 
@@ -67,6 +73,7 @@ class AttemptSteps:
         assert self._plan.scratch_path is not None
         argv = staging_command(
             self._plan,
+            self._shape,
             python=sys.executable,
             report=str(self._folder.staging_report),
             events=str(self._folder.staging_events),
@@ -75,9 +82,22 @@ class AttemptSteps:
         self._start("staging", argv)
 
     def start_agents(self, *, control: str) -> None:
-        """control: addresses at which the supervisor listens."""
-        argv = agent_command(self._plan, python=sys.executable, plan_path=self._plan_path)
-        self._start("agents", argv, SBTRAIN_CONTROL=control)
+        """control: addresses at which the supervisor listens.
+
+        Raises:
+            LaunchError: the ranks would not meet through MPI.
+        """
+        mpi = MpiLaunch(plugin="none")
+        if by_mpi(self._plan):
+            mpi = mpi_launch(self._plan, self._environ)
+        argv = agent_command(
+            self._plan,
+            self._shape,
+            python=sys.executable,
+            plan_path=self._plan_path,
+            mpi=mpi.plugin,
+        )
+        self._start("agents", argv, SBTRAIN_CONTROL=control, **mpi.variables)
 
     def ended(self) -> None:
         """StepEnded has come."""

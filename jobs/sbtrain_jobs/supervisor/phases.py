@@ -20,14 +20,14 @@ from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
 from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.layouts.ranks import by_mpi
 from sbtrain_jobs.staged_data import wants_staging
 from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
-from sbtrain_jobs.supervisor.launch_notes import apart_by_launch
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
-from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_words
+from sbtrain_jobs.supervisor.trainer_log import aborted_through_mpi, how_it_ended, last_words
 from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
@@ -118,8 +118,6 @@ class AttemptPhases:
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
         self._say(f"all nodes met; starting {count(len(self._plan.roles), 'trainer')}")
-        if words := apart_by_launch(self._plan):
-            self._say(f"warning: {words}")
         stdin, apart = self._step.stdin, self._step.stderr_apart
         self._tell_agents(Start(addresses=addresses, stdin=stdin, stderr_apart=apart))
 
@@ -136,6 +134,7 @@ class AttemptPhases:
             case PeerJoined(peer=peer):
                 self._joined(peer)
             case PeerLeft(peer=peer):
+                self._look_for_abort()
                 self._roster.left(peer, told_to=self._phase == "ending")
                 if self._roster.lost_nodes and self._phase in ("meeting", "training"):
                     self._say(f"no agent any more on {', '.join(self._roster.lost_nodes)}")
@@ -178,6 +177,21 @@ class AttemptPhases:
                 self._say(f"saved step {step}")
                 self._record.write("saved", step=step, detail=message.path)
             case RoleEnded(rank=rank, returncode=returncode):
+                if returncode == -signal.SIGKILL:
+                    self._look_for_abort()
+                if self._roster.ended(rank, returncode):
+                    self._role_ended(rank, returncode)
+
+    def _look_for_abort(self) -> None:
+        """MPI_Abort has Slurm kill the whole step, the agent that was to tell of it too."""
+        if self._phase != "training" or not by_mpi(self._plan):
+            return
+        names = [self._roster.role_name(rank) for rank in range(len(self._plan.roles))]
+        name, code = aborted_through_mpi(self._folder, names)
+        if name:
+            first = names.index(name)
+            for rank in sorted(range(len(names)), key=lambda rank: rank != first):
+                returncode = code if rank == first else -signal.SIGKILL
                 if self._roster.ended(rank, returncode):
                     self._role_ended(rank, returncode)
 

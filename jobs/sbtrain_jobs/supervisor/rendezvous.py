@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from sbtrain_jobs.errors import LaunchError
-from sbtrain_jobs.layouts.ranks import ranks_on
+from sbtrain_jobs.layouts.ranks import agent_node, agents
 from sbtrain_jobs.wire.messages import Ready
 from sbtrain_perf.request import Plan
 from sbtrain_perf.wording import count
@@ -16,7 +16,7 @@ MEET_WITHIN_S = 55.0
 
 
 class Rendezvous:
-    """Collects one Ready from each node of the plan."""
+    """Collects one Ready from each agent of the plan."""
 
     def __init__(
         self,
@@ -29,34 +29,38 @@ class Rendezvous:
         self._began_s = clock()
         self._plan = plan
         self._names = tuple(node_names)
+        self._agents = agents(plan)
         self._ready: dict[int, Ready] = {}
 
     def add(self, ready: Ready) -> None:
-        """Raises LaunchError when it does not fit the plan, or a node comes twice."""
-        ranks = ranks_on(self._plan, ready.node)
-        if not 0 <= ready.node < self._plan.nodes or len(ready.ports) != len(ranks):
+        """Raises LaunchError when it does not fit the plan, or an agent comes twice."""
+        known = 0 <= ready.agent < len(self._agents)
+        ranks = self._agents[ready.agent] if known else ()
+        if not known or len(ready.ports) != len(ranks):
             raise LaunchError(
-                f"the agent of node {ready.node} holds {len(ready.ports)} ports, "
-                f"the plan places {len(ranks)} roles there"
+                f"agent {ready.agent} holds {len(ready.ports)} ports, "
+                f"the plan gives it {len(ranks)} roles"
             )
-        if ready.node in self._ready:
-            raise LaunchError(f"two agents say they run on node {ready.node}")
-        self._ready[ready.node] = ready
+        if ready.agent in self._ready:
+            raise LaunchError(f"two agents say they are number {ready.agent}")
+        self._ready[ready.agent] = ready
 
     @property
     def complete(self) -> bool:
-        return len(self._ready) == self._plan.nodes
+        return len(self._ready) == len(self._agents)
 
     def missing(self) -> tuple[str, ...]:
-        """Names of the nodes whose agent has not come."""
-        return tuple(name for node, name in enumerate(self._names) if node not in self._ready)
+        """Names of the nodes of which an agent has not come."""
+        absent = {agent for agent in range(len(self._agents)) if agent not in self._ready}
+        nodes = {agent_node(self._plan, agent) for agent in absent}
+        return tuple(name for node, name in enumerate(self._names) if node in nodes)
 
     def addresses(self, *, one_host: bool) -> tuple[str, ...]:
         """host:port by rank; on the loopback address where all nodes are one host."""
         found: dict[int, str] = {}
-        for node, ready in self._ready.items():
+        for agent, ready in self._ready.items():
             host = "127.0.0.1" if one_host else ready.host
-            for rank, port in zip(ranks_on(self._plan, node), ready.ports, strict=True):
+            for rank, port in zip(self._agents[agent], ready.ports, strict=True):
                 found[rank] = f"{host}:{port}"
         return tuple(found[rank] for rank in range(len(self._plan.roles)))
 

@@ -1,11 +1,11 @@
-"""Who of an attempt is there: agents by node, trainers by rank, who has ended and how."""
+"""Who of an attempt is there: agents by number, trainers by rank, who has ended and how."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on, role_name
+from sbtrain_jobs.layouts.ranks import agents, chief_rank, role_name
 from sbtrain_jobs.wire.control import Peer
 from sbtrain_perf.request import Plan
 
@@ -17,11 +17,12 @@ class RoleFailure:
 
 
 class Roster:
-    """Bookkeeping only; what an unknown rank or node says is dropped."""
+    """Bookkeeping only; what an unknown rank or agent says is dropped."""
 
     def __init__(self, plan: Plan, node_names: Sequence[str]) -> None:
         self._plan = plan
         self._names = tuple(node_names)
+        self._ranks = agents(plan)
         self._agents: dict[int, Peer] = {}
         self._trainers: dict[int, Peer] = {}
         self._met: set[int] = set()
@@ -34,10 +35,10 @@ class Roster:
         """Whether the peer has a place in the plan."""
         hello = peer.hello
         if hello.who == "agent":
-            if not 0 <= hello.node < self._plan.nodes or hello.node in self._met:
+            if not 0 <= hello.agent < len(self._ranks) or hello.agent in self._met:
                 return False
-            self._agents[hello.node] = peer
-            self._met.add(hello.node)
+            self._agents[hello.agent] = peer
+            self._met.add(hello.agent)
             return True
         if not 0 <= hello.rank < len(self._plan.roles):
             return False
@@ -47,17 +48,17 @@ class Roster:
     def knows(self, peer: Peer) -> bool:
         hello = peer.hello
         if hello.who == "agent":
-            return self._agents.get(hello.node) == peer
+            return self._agents.get(hello.agent) == peer
         return self._trainers.get(hello.rank) == peer
 
     def left(self, peer: Peer, *, told_to: bool) -> None:
         """told_to: the agents were told to finish."""
         hello = peer.hello
-        if hello.who == "agent" and self._agents.get(hello.node) == peer:
-            del self._agents[hello.node]
+        if hello.who == "agent" and self._agents.get(hello.agent) == peer:
+            del self._agents[hello.agent]
             if told_to and not self.started:
                 return
-            if any(rank not in self._ended for rank in ranks_on(self._plan, hello.node)):
+            if self._at_work(hello.agent):
                 self._lost.add(hello.node)
         elif hello.who == "trainer" and self._trainers.get(hello.rank) == peer:
             del self._trainers[hello.rank]
@@ -108,9 +109,12 @@ class Roster:
 
     def silent(self) -> None:
         """Agents that are still there but do not answer count as lost."""
-        for node in self._agents:
-            if any(rank not in self._ended for rank in ranks_on(self._plan, node)):
-                self._lost.add(node)
+        for agent, peer in self._agents.items():
+            if self._at_work(agent):
+                self._lost.add(peer.hello.node)
+
+    def _at_work(self, agent: int) -> bool:
+        return any(rank not in self._ended for rank in self._ranks[agent])
 
     def describe(self, rank: int) -> str:
         """worker 1 (rank 1) on node c2, for messages."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sbtrain_jobs.batch_step import BatchStep, batch_step
-from sbtrain_jobs.ending.cause import CauseInquiry
+from sbtrain_jobs.ending.cause import CauseInquiry, binds_cpus
 from sbtrain_jobs.ending.job_control import JobControl
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import chief_rank
@@ -102,7 +102,7 @@ def supervise(
                 hint="the run folder and its checkpoints are untouched: submit again",
             )
         ranks = len(plan.roles) if ways is None else plan.nodes * max(plan.cores_per_node, 64)
-        _allow_connections(plan.nodes + ranks)
+        _allow_connections(max(plan.nodes, ranks) + ranks)
         inquiry = CauseInquiry(control, job.job_id, sink=events.put)
         attempt = Attempt(
             plan=plan,
@@ -114,6 +114,7 @@ def supervise(
             events=events,
             inquiry=inquiry,
             environ=environ,
+            binds_cpus=ways is not None or binds_cpus(control),
             token=secrets.token_hex(16),
         )
         if ways is None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 from sbtrain_jobs.run_folder import AttemptFolder
 
+# As MPICH and Open MPI write it.
+_ABORTED = re.compile(r"MPI_Abort\(\w+, (\d+)\)|MPI_ABORT was invoked[^\0]*?errorcode (\d+)")
 LAST_LINES = 8
 LAST_BYTES = 4096
 
@@ -27,6 +31,15 @@ def last_words(folder: AttemptFolder, role_name: str) -> str:
     log, errors = folder.trainer_log(role_name), folder.trainer_errors(role_name)
     logs = [path for path in (errors, log) if _holds_something(path)] or [log]
     return "\n".join(f"the end of {path}:\n{last_lines(path)}" for path in logs)
+
+
+def aborted_through_mpi(folder: AttemptFolder, role_names: Iterable[str]) -> tuple[str, int]:
+    """The role whose log tells of MPI_Abort, and the exit status that it named; or no role."""
+    for name in role_names:
+        for log in (folder.trainer_errors(name), folder.trainer_log(name)):
+            if found := _ABORTED.search(last_lines(log)):
+                return name, int(found[1] or found[2]) or 1
+    return "", 0
 
 
 def _holds_something(path: Path) -> bool:

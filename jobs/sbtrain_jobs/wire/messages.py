@@ -2,7 +2,7 @@
 
 The supervisor (batch side) listens; node agents and trainers connect and say Hello first.
 
-    agent   -> supervisor   Hello, Ready (address of every role on its node), RoleEnded, Notice
+    agent   -> supervisor   Hello, Ready (address of every role it starts), RoleEnded, Notice
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
                             Apart, Forming, Formed; Notice where no agent started it
     supervisor -> agent     Start (addresses of all roles), Finish
@@ -28,13 +28,15 @@ EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """world, size and checkpoints: of a trainer that no agent started, the launch that it
-    belongs to, how many ranks that has, and the folder in which its program saves."""
+    """agent: its number, -1 for a trainer. world, size and checkpoints: of a trainer that no
+    agent started, the launch that it belongs to, how many ranks that has, and the folder in
+    which its program saves."""
 
     who: Literal["agent", "trainer"]
     token: str
     node: int  # index in the allocation
     node_name: str
+    agent: int = -1
     rank: int = -1  # index in plan.roles; -1 for an agent
     pid: int = 0
     world: str = ""
@@ -44,9 +46,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """ports[i] belongs to the i-th role that the plan places on this node."""
+    """ports[i] belongs to the i-th role of the agent."""
 
-    node: int
+    agent: int
     host: str
     ports: tuple[int, ...]
     data: tuple[str, ...] = ()  # staged paths on this node
@@ -78,7 +80,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """End what still runs on this node, within grace_s. Trainers that handle `signal` get
+    """End what still runs of an agent's, within grace_s. Trainers that handle `signal` get
     it first, and TERM only when most of grace_s is over."""
 
     grace_s: float

@@ -14,7 +14,7 @@ _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|[^\s\"]+)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
 _KEYS = {
     *("clustername", "authinfo", "preempttype", "tmpfs"),
-    *("accountingstoragetype", "accountingstorageenforce"),
+    *("accountingstoragetype", "accountingstorageenforce", "taskplugin"),
 }
 
 
@@ -22,13 +22,14 @@ _KEYS = {
 class ClusterConfig:
     """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
     "partition_prio" or "qos". tmp_fs: a node's folder for what jobs leave behind. limits:
-    whether the accounting limits jobs."""
+    whether the accounting limits jobs. binds_cpus: a task plugin keeps tasks on cores."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
     preempt_type: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
     limits: bool = False
+    binds_cpus: bool = False
 
 
 NO_CONFIG = ClusterConfig()
@@ -50,6 +51,7 @@ def read_config(text: str) -> ClusterConfig:
         preempt_type="" if preempt == "none" else preempt,
         tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
         limits=_limits(said),
+        binds_cpus="affinity" in said.get("taskplugin", "").lower(),
     )
 
 

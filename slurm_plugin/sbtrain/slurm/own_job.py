@@ -62,6 +62,9 @@ class OwnJobControl:
     def way_back(self) -> WayBack:
         return self.client.way_back()
 
+    def binds_cpus(self) -> bool:
+        return self.client.config().binds_cpus
+
     def forbid_requeue(self, job_id: str) -> None:
         self.client.forbid_requeue(self._own(job_id))
 

@@ -15,7 +15,8 @@ import pytest
 from plans import example_plan
 from played_supervisor import eventually
 from sbtrain_jobs.errors import CommandMissingError, LaunchError
-from sbtrain_jobs.node_agent.agent import first_line, node_index, uses_training_api
+from sbtrain_jobs.node_agent.agent import agent_number
+from sbtrain_jobs.node_agent.trainer_command import first_line, uses_training_api
 from sbtrain_jobs.node_agent.trainer_process import TrainerProcess, ignored
 from sbtrain_jobs.node_agent.trainer_streams import (
     LogFile,
@@ -33,11 +34,16 @@ from sbtrain_staging.reports.run_report import (
     write_failure,
 )
 
-STEP = {"SLURM_NODEID": "1", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2"}
+STEP = {
+    "SLURM_NODEID": "1",
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NUM_TASKS": "2",
+}
 
 
 def test_a_node_knows_its_place() -> None:
-    assert node_index(example_plan(), STEP) == 1
+    assert agent_number(example_plan(), STEP) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_a_node_knows_its_place() -> None:
 )
 def test_a_step_of_another_shape_is_refused(changes: dict[str, str]) -> None:
     with pytest.raises(LaunchError) as caught:
-        node_index(example_plan(), STEP | changes)
+        agent_number(example_plan(), STEP | changes)
     assert caught.value.hint
 
 

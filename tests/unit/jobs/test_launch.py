@@ -12,10 +12,16 @@ import pytest
 
 from plans import example_plan
 from sbtrain_jobs.ending.grace import warning_s
-from sbtrain_jobs.layouts.environment import RoleContext, role_environment
-from sbtrain_jobs.layouts.ranks import chief_rank, ranks_on
+from sbtrain_jobs.layouts.ranks import agents, chief_rank, ranks_on
+from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
-from sbtrain_jobs.supervisor.srun_commands import agent_command, staging_command
+from sbtrain_jobs.supervisor.srun_commands import (
+    StepShape,
+    agent_command,
+    srun_environment,
+    staging_command,
+    step_shape,
+)
 from sbtrain_perf.request import DataSet, Plan, Role
 
 SERVERS = (
@@ -30,7 +36,9 @@ def servers_plan() -> Plan:
     return example_plan(layout="ps", nodes=3, workers=2, servers=1, roles=SERVERS)
 
 
-def environment(plan: Plan, rank: int, **changes: object) -> Mapping[str, str]:
+def environment(
+    plan: Plan, rank: int, *, visible_devices: str | None = None
+) -> Mapping[str, str]:
     context = RoleContext(
         rank=rank,
         attempt=2,
@@ -41,11 +49,8 @@ def environment(plan: Plan, rank: int, **changes: object) -> Mapping[str, str]:
         control="10.0.0.9:5000",
         token="secret",
     )
-    devices = changes.pop("visible_devices", None)
-    assert devices is None or isinstance(devices, str)
-    return role_environment(
-        plan, dataclasses.replace(context, **changes), visible_devices=devices
-    )
+    environ = {} if visible_devices is None else {"CUDA_VISIBLE_DEVICES": visible_devices}
+    return role_environment(plan, context, environ)
 
 
 def test_allreduce_gives_tensorflow_its_workers_alone() -> None:
@@ -187,7 +192,9 @@ def test_join_is_found_last(tmp_path: Path) -> None:
 
 
 def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
-    argv = agent_command(example_plan(), python="/v/python", plan_path="/p/plan.json")
+    argv = agent_command(
+        example_plan(), StepShape(), python="/v/python", plan_path="/p/plan.json"
+    )
     assert argv[0] == "srun"
     assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mpi=none"} <= set(argv)
     assert {"--kill-on-bad-exit=0", "--overlap", "--export=ALL"} <= set(argv)
@@ -200,9 +207,61 @@ def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:
     )
 
 
+def test_ranks_that_meet_through_mpi_are_tasks_of_srun() -> None:
+    plan = dataclasses.replace(two_on_a_node(), framework="mpi")
+    argv = agent_command(plan, StepShape(), python="p", plan_path="/p.json", mpi="pmi2")
+    assert {"--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--mpi=pmi2"} <= set(argv)
+    assert "--distribution=block" in argv
+    assert agents(plan) == ((0,), (1,), (2,), (3,))
+    assert agents(two_on_a_node()) == ((0, 1), (2, 3))
+
+
+def test_an_agent_gets_all_that_the_job_has_of_its_node() -> None:
+    """What a job asks for a task is for its ranks, which it reaches by another way."""
+    job = {
+        **{"SLURM_CPUS_PER_TASK": "4", "SRUN_CPUS_PER_TASK": "4", "SLURM_GPUS_PER_TASK": "a:1"},
+        **{"SLURM_NTASKS_PER_GPU": "1", "SLURM_GPU_BIND": "single:1", "SLURM_HINT": "compute"},
+        **{"SLURM_TRES_PER_TASK": "cpu:4,gres/gpu:1", "SLURM_MEM_PER_NODE": "8000"},
+    }
+    assert srun_environment({**job, "HOME": "/h"}) == {
+        "HOME": "/h",
+        "SLURM_MEM_PER_NODE": "8000",
+    }
+    shape = step_shape(job, binds_cpus=False)
+    argv = agent_command(example_plan(), shape, python="p", plan_path="/p.json")
+    (export,) = (word for word in argv if word.startswith("--export="))
+    assert {"ALL", "SLURM_CPUS_PER_TASK=4", "SLURM_GPUS_PER_TASK=a:1"} <= set(
+        export.removeprefix("--export=").split(",")
+    )
+    assert "TRES" not in export
+    assert not [word for word in argv if word.startswith(("--gres", "--gpus", "--cpu-bind"))]
+    assert "--cpu-bind=none" in agent_command(
+        example_plan(), StepShape(), python="p", plan_path="/p.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "gres"),
+    [
+        ({"SLURM_GPUS_PER_TASK": "1"}, "gpu:2"),
+        ({"SLURM_GPUS_PER_TASK": "a100:1"}, "gpu:a100:2"),
+        ({"SLURM_TRES_PER_TASK": "cpu:4,gres/gpu:1"}, "gpu:2"),
+        ({"SLURM_TRES_PER_TASK": "cpu:4,gres/gpu:a100:1"}, "gpu:a100:2"),
+        ({"SLURM_TRES_PER_TASK": "cpu:4"}, ""),
+        ({"SLURM_GPUS_PER_NODE": "2"}, ""),
+        ({}, ""),
+    ],
+)
+def test_gpus_are_asked_for_where_the_job_counts_them_by_task(
+    job: dict[str, str], gres: str
+) -> None:
+    assert step_shape({**job, "SLURM_GPUS_ON_NODE": "2"}, binds_cpus=False).gres == gres
+
+
 def staging(*paths: str, quiet: bool = False) -> tuple[str, ...]:
     return staging_command(
         example_plan(data=DataSet(paths=paths), quiet=quiet),
+        StepShape(),
         python="/v/python",
         report="/r/stage.json",
         events="/r/e",

@@ -9,7 +9,7 @@ from sbtrain_jobs.wire.messages import Held, PhaseDone, Ready, from_line, to_lin
     "message",
     [
         Held(rank=1, step=7),
-        Ready(node=0, host="10.0.0.1", ports=(4001, 4002), data=("/tmp/n0/d.h5",)),
+        Ready(agent=0, host="10.0.0.1", ports=(4001, 4002), data=("/tmp/n0/d.h5",)),
         PhaseDone(rank=0, name="evaluate", seconds=1.5, metrics={"accuracy": 0.98}),
     ],
 )

@@ -45,10 +45,10 @@ JOB = SlurmJob(
 
 def test_all_nodes_meet_whatever_their_order() -> None:
     meeting = Rendezvous(example_plan(), ("c1", "c2"))
-    meeting.add(Ready(node=1, host="10.0.0.2", ports=(5001,)))
+    meeting.add(Ready(agent=1, host="10.0.0.2", ports=(5001,)))
     assert not meeting.complete
     assert meeting.missing() == ("c1",)
-    meeting.add(Ready(node=0, host="10.0.0.1", ports=(5000,)))
+    meeting.add(Ready(agent=0, host="10.0.0.1", ports=(5000,)))
     assert meeting.complete
     assert meeting.addresses(one_host=False) == ("10.0.0.1:5000", "10.0.0.2:5001")
     assert meeting.addresses(one_host=True) == ("127.0.0.1:5000", "127.0.0.1:5001")
@@ -59,7 +59,7 @@ def test_a_node_that_is_late_is_named() -> None:
     meeting = Rendezvous(example_plan(), ("c1", "c2"), clock=lambda: now_s)
     now_s = 100.0  # staging took long
     meeting.begin()
-    meeting.add(Ready(node=0, host="10.0.0.1", ports=(5000,)))
+    meeting.add(Ready(agent=0, host="10.0.0.1", ports=(5000,)))
     now_s += MEET_WITHIN_S
     assert meeting.too_late() is None
     now_s += 0.1
@@ -72,15 +72,15 @@ def test_a_node_that_is_late_is_named() -> None:
 @pytest.mark.parametrize(
     "ready",
     [
-        Ready(node=2, host="h", ports=()),
-        Ready(node=-1, host="h", ports=()),
-        Ready(node=1, host="h", ports=(1, 2)),
-        Ready(node=0, host="h", ports=(1,)),  # came already
+        Ready(agent=2, host="h", ports=()),
+        Ready(agent=-1, host="h", ports=()),
+        Ready(agent=1, host="h", ports=(1, 2)),
+        Ready(agent=0, host="h", ports=(1,)),  # came already
     ],
 )
 def test_an_agent_that_does_not_fit_the_plan_is_an_error(ready: Ready) -> None:
     meeting = Rendezvous(example_plan(), ("c1", "c2"))
-    meeting.add(Ready(node=0, host="h", ports=(1,)))
+    meeting.add(Ready(agent=0, host="h", ports=(1,)))
     with pytest.raises(LaunchError):
         meeting.add(ready)
 
@@ -90,7 +90,9 @@ def test_an_agent_that_does_not_fit_the_plan_is_an_error(ready: Ready) -> None:
 
 def peer(number: int, *, rank: int = -1, node: int = 0, here: bool = True) -> Peer:
     who = "agent" if rank < 0 else "trainer"
-    hello = Hello(who=who, token="", node=node, node_name=f"c{node + 1}", rank=rank)
+    agent = node if rank < 0 else -1
+    name = f"c{node + 1}"
+    hello = Hello(who=who, token="", node=node, node_name=name, agent=agent, rank=rank)
     return Peer(number=number, hello=hello, here=here)
 
 
@@ -176,6 +178,9 @@ class Answers:
 
     def way_back(self) -> WayBack:
         return "requeue"
+
+    def binds_cpus(self) -> bool:
+        return False
 
     def forbid_requeue(self, job_id: str) -> None:
         raise AssertionError("not asked for")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from plans import example_plan
@@ -9,12 +11,11 @@ from sbtrain.slurm.outer_job import to_submit_from, without_outer_run
 from sbtrain_jobs.layouts.environment import (
     TEMPORARY_PREFIX,
     TRAINER_VARIABLES,
-    RoleContext,
     RunContext,
-    role_environment,
     run_environment,
 )
-from sbtrain_perf.request import Plan, Role
+from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
+from sbtrain_perf.request import Framework, Plan, Role
 
 OWN = {"HOME": "/home/ada", "SBTRAIN_HOME": "/d", "SBTRAIN_SITE": "big", "SBATCH_GPUS": "2"}
 OF_THE_JOB = {"SLURM_JOB_ID": "85", "SLURM_CONF": "/s.conf", "SLURM_ARRAY_TASK_ID": "3"}
@@ -42,13 +43,14 @@ def gained(plan: Plan, rank: int) -> dict[str, str]:
         control="10.0.0.9:1",
         token="t",
     )
-    return role_environment(plan, context, visible_devices="0,1")
+    return role_environment(plan, context, {"CUDA_VISIBLE_DEVICES": "0,1"})
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_all_that_a_trainer_gains_is_dropped(rank: int) -> None:
     plans = [example_plan(layout="ps", workers=1, servers=1, roles=SERVERS)]
-    plans += [example_plan()] if rank < 2 else []
+    if rank < 2:
+        plans += [example_plan(framework=name) for name in get_args(Framework)]
     for plan in plans:
         its = gained(plan, rank)
         assert set(its) <= TRAINER_VARIABLES

@@ -15,6 +15,7 @@ TmpFS=\\
 /local/%n
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageEnforce=associations,limits
+TaskPlugin=affinity,cgroup
 NodeName=c[1-4] CPUs=4
 """
 SHOWN = """\
@@ -25,6 +26,7 @@ PreemptType             = preempt/partition_prio
 TmpFS                   = /local/%n
 AccountingStorageType   = accounting_storage/slurmdbd
 AccountingStorageEnforce = associations,limits
+TaskPlugin              = task/cgroup,task/affinity
 """
 SAID = ClusterConfig(
     name="big",
@@ -32,6 +34,7 @@ SAID = ClusterConfig(
     preempt_type="partition_prio",
     tmp_fs="/local/%n",
     limits=True,
+    binds_cpus=True,
 )
 
 
