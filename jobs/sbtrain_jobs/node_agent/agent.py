@@ -195,7 +195,7 @@ class Agent:
                 **self._environ,
                 **self._temporary,
                 **gained,
-                **import_path(self._plan, self._environ.get("PYTHONPATH", "")),
+                **import_path(self._plan, self._environ),
             },
             ignored_signals=self._ignored,
         )

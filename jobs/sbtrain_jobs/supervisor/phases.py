@@ -29,9 +29,12 @@ from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_words
 from sbtrain_jobs.supervisor.world import TrainingWorld
+from sbtrain_jobs.supervisor.world_watch import WorldWatch
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
+    Formed,
+    Forming,
     Message,
     Notice,
     PhaseDone,
@@ -77,6 +80,7 @@ class AttemptPhases:
             plan, tell=self._tell_trainer, say=self._say, stopped=self._all_stopped
         )
         self._tally = self._world.tally
+        self._watch = WorldWatch(plan, describe=self._roster.describe)
         self._notice = EndNotice(record)
         self._noticed_s: float | None = None
         self._ask_again_s = 0.0
@@ -158,7 +162,23 @@ class AttemptPhases:
             twice = there is not None and there.hello.pid != peer.hello.pid
             self._world.joined(rank, twice=twice)
 
+    def _witnessed(self, rank: int, message: Message) -> None:
+        """What hooks say. A script that joins tells of its steps and saves itself."""
+        match message:
+            case Forming() | Formed():
+                self._watch.heard(message)
+            case Saved(path=path):
+                self._tally.saved_by_script(path)
+            case StepsDone() if not self._tally.has_joined(rank):
+                self._watch.stepped(rank)
+                self._record.steps_done(message, by_hooks=True)
+            case PhaseDone() if not self._tally.has_joined(rank):
+                self._record.phase_done(message)
+
     def _heard(self, peer: Peer, message: Message) -> None:
+        if peer.hello.who == "witness":
+            self._witnessed(peer.hello.rank, message)
+            return
         if peer.hello.who == "trainer":
             self._world.heard(peer.hello.rank, message)
         match message:
@@ -184,6 +204,7 @@ class AttemptPhases:
     def _role_ended(self, rank: int, returncode: int) -> None:
         if returncode == 0:
             self._tally.ended_well(rank)
+        self._watch.ended(rank, returncode)
         if self._phase == "training" and self._roster.finished:
             self._finished = True
             self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
@@ -245,7 +266,7 @@ class AttemptPhases:
         if self._closing_by_s is None:
             return
         self._closing_by_s = None
-        if not self._tally.deserted:  # that is an error, said by itself
+        if self._why_not_together(over=True) is None:  # that is an error, said by itself
             self._say(self._tally.last_word())
 
     # -- stopping ----------------------------------------------------------------------
@@ -276,7 +297,7 @@ class AttemptPhases:
         # Those that did not join save on a signal, if they save at all.
         self._begin_ending(grace_s=FAILED_GRACE_S if self._world.spoke else self._grace_s())
 
-    def _fail(self, code: int, words: str, *, hint: str = "") -> None:
+    def _fail(self, code: int, words: str, hint: str = "") -> None:
         if self._failure is None:
             self._failure = Failure(
                 code=code, words=words, hint=hint, first=self._noticed_s is None
@@ -326,10 +347,23 @@ class AttemptPhases:
             self._begin_ending(grace_s=0.0)
 
     def _look_for_absent(self) -> None:
-        for words in self._tally.warnings():
-            self._say(f"warning: {words}")
+        for words in (*self._tally.warnings(), self._watch.warning()):
+            if words:
+                self._say(f"warning: {words}")
+        if apart := self._why_not_together():
+            self._fail(LaunchError.exit_code, *apart)
+
+    def _why_not_together(self, *, over: bool = False) -> tuple[str, str] | None:
+        """In words, and what to do. over: all have ended."""
         if deserted := self._tally.deserted:
-            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
+            return deserted, DESERTED_HINT
+        if found := self._watch.found(over=over):
+            about = found.about
+            log = (
+                "" if about is None else self._folder.trainer_log(self._roster.role_name(about))
+            )
+            return found.words, f"{found.hint}\nits log: {log}" if log else found.hint
+        return None
 
     def _window_s(self) -> float:
         return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
@@ -357,8 +391,8 @@ class AttemptPhases:
         self._say_finished()
         if self._noticed_s is not None:
             self._notice.write()
-        if self._finished and (deserted := self._tally.deserted):
-            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
+        if self._finished and (apart := self._why_not_together(over=True)):
+            self._fail(LaunchError.exit_code, *apart)
         return Outcome(
             finished=self._finished and self._failure is None,
             noticed=self._noticed_s is not None,

@@ -24,6 +24,7 @@ class Roster:
         self._names = tuple(node_names)
         self._agents: dict[int, Peer] = {}
         self._trainers: dict[int, Peer] = {}
+        self._witnesses: dict[int, Peer] = {}
         self._met: set[int] = set()
         self._lost: set[int] = set()
         self._ended: dict[int, int] = {}
@@ -41,14 +42,14 @@ class Roster:
             return True
         if not 0 <= hello.rank < len(self._plan.roles):
             return False
-        self._trainers[hello.rank] = peer
+        self._by_rank(peer)[hello.rank] = peer
         return True
 
     def knows(self, peer: Peer) -> bool:
         hello = peer.hello
         if hello.who == "agent":
             return self._agents.get(hello.node) == peer
-        return self._trainers.get(hello.rank) == peer
+        return self._by_rank(peer).get(hello.rank) == peer
 
     def left(self, peer: Peer, *, told_to: bool) -> None:
         """told_to: the agents were told to finish."""
@@ -59,8 +60,8 @@ class Roster:
                 return
             if any(rank not in self._ended for rank in ranks_on(self._plan, hello.node)):
                 self._lost.add(hello.node)
-        elif hello.who == "trainer" and self._trainers.get(hello.rank) == peer:
-            del self._trainers[hello.rank]
+        elif hello.who != "agent" and self.knows(peer):
+            del self._by_rank(peer)[hello.rank]
 
     def ended(self, rank: int, returncode: int) -> bool:
         """Note a role's end; whether it is news."""
@@ -77,7 +78,7 @@ class Roster:
 
     @property
     def connected(self) -> bool:
-        return bool(self._agents or self._trainers)
+        return bool(self._agents or self._trainers or self._witnesses)
 
     def trainer(self, rank: int) -> Peer | None:
         return self._trainers.get(rank)
@@ -119,3 +120,7 @@ class Roster:
 
     def role_name(self, rank: int) -> str:
         return role_name(self._plan.roles[rank])
+
+    def _by_rank(self, peer: Peer) -> dict[int, Peer]:
+        """Where a peer that is no agent has its place."""
+        return self._trainers if peer.hello.who == "trainer" else self._witnesses
