@@ -25,8 +25,11 @@ from supervised_runs import supervised_run
 
 OLDER = ("3.9", "3.10")
 TOO_OLD = ("3.6", "3.7", "3.8")
+HOOKS = ["sbtrain_jobs.hooks.imports", "sbtrain_jobs.hooks.path.sitecustomize"]
 READERS = [f"sbtrain_staging.readers.{name}" for name in ("reader", "streaming", "row_batches")]
 GLUE = {  # of a framework, which such a file imports at its head: whoever asks for it has it
+    "sbtrain_jobs.hooks.torch_steps": {"torch"},
+    "sbtrain_jobs.hooks.worlds": {"jax"},
     "sbtrain_jobs.layouts.tensorflow": {"tensorflow"},
     "sbtrain_staging.readers.tf_rows": {"tensorflow"},
     "sbtrain_staging.readers.torch_rows": {"torch"},
@@ -61,7 +64,7 @@ def imports(node: ast.AST, *, at_head: bool = False) -> Iterator[str]:
 @functools.cache
 def loaded() -> dict[str, Path]:
     """Every module of ours that a program may load, by name."""
-    waiting = ["sbtrain", "sbtrain_jobs.training.session", *GLUE, *READERS]
+    waiting = ["sbtrain", "sbtrain_jobs.training.session", *HOOKS, *GLUE, *READERS]
     found: dict[str, Path] = {}
     while waiting:
         module = waiting.pop()

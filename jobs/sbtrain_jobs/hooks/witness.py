@@ -20,8 +20,6 @@ CONNECT_WITHIN_S = 2.0
 LAST_WORDS_S = 1.0
 MOST_WAITING = 10_000  # messages; older ones are dropped
 
-_SEND = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-
 
 class Witness:
     """One process that stands for a rank. What it forks is none: there all is silent.
@@ -33,7 +31,6 @@ class Witness:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.rank = int(environ["SBTRAIN_RANK"])
         self.before_end: list[Callable[[], None]] = []
-        self._pid = os.getpid()
         self._busy = threading.Lock()
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._unsent = bytearray()
@@ -45,18 +42,20 @@ class Witness:
             node=int(environ["SBTRAIN_NODE"]),
             node_name=environ.get("SLURMD_NODENAME") or socket.gethostname(),
             rank=self.rank,
-            pid=self._pid,
+            pid=os.getpid(),
         )
         with contextlib.suppress(OSError):
             self._stream = socket.create_connection(
                 (host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S
             )
+            self._stream.setblocking(False)
         self.say(hello)
+        os.register_at_fork(after_in_child=self._hang_up)
         atexit.register(self._end)
 
     @property
     def speaks(self) -> bool:
-        return self._stream is not None and os.getpid() == self._pid
+        return self._stream is not None
 
     def say(self, message: Message) -> None:
         """Never waits, and never fails. May be called by a handler of a signal that came
@@ -76,25 +75,28 @@ class Witness:
             while self._unsent or self._waiting:
                 if not self._unsent:
                     self._unsent += self._waiting.popleft()
-                sent = self._stream.send(self._unsent, _SEND)
+                sent = self._stream.send(self._unsent, socket.MSG_NOSIGNAL)
                 del self._unsent[:sent]
         except BlockingIOError:
             pass
         except OSError:
-            self._stream = None  # the supervisor is gone
+            self._hang_up()  # the supervisor is gone
 
     def _end(self) -> None:
-        if not self.speaks:
-            return
         for tell in self.before_end:
             with contextlib.suppress(Exception):
                 tell()
+        if self._stream is None:
+            return
         with contextlib.suppress(OSError):
-            assert self._stream is not None
             self._stream.settimeout(LAST_WORDS_S)
             self._stream.sendall(self._unsent + b"".join(self._waiting))
-            self._stream.shutdown(socket.SHUT_WR)
-        self._stream = None
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
 
 _witness: Witness | None = None

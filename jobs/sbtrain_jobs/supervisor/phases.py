@@ -19,17 +19,16 @@ from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
+from sbtrain_jobs.ending.world_watch import WorldWatch
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.staged_data import wants_staging
 from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
-from sbtrain_jobs.supervisor.launch_notes import apart_by_launch
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import how_it_ended, last_words
 from sbtrain_jobs.supervisor.world import TrainingWorld
-from sbtrain_jobs.supervisor.world_watch import WorldWatch
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
@@ -122,8 +121,6 @@ class AttemptPhases:
         self._roster.started = True
         addresses = self._rendezvous.addresses(one_host=self._roster.one_host)
         self._say(f"all nodes met; starting {count(len(self._plan.roles), 'trainer')}")
-        if words := apart_by_launch(self._plan):
-            self._say(f"warning: {words}")
         stdin, apart = self._step.stdin, self._step.stderr_apart
         self._tell_agents(Start(addresses=addresses, stdin=stdin, stderr_apart=apart))
 
@@ -204,7 +201,7 @@ class AttemptPhases:
     def _role_ended(self, rank: int, returncode: int) -> None:
         if returncode == 0:
             self._tally.ended_well(rank)
-        self._watch.ended(rank, returncode)
+            self._watch.ended_well(rank)
         if self._phase == "training" and self._roster.finished:
             self._finished = True
             self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S

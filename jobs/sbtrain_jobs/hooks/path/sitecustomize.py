@@ -48,7 +48,7 @@ def next_one():
     sys.path[:] = [one for one in sys.path if one != here]
     this = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        __import__("sitecustomize")
     except ImportError as error:
         if "sitecustomize" not in str(error):
             raise

@@ -24,6 +24,7 @@ _WORLDS: dict[Framework, frozenset[str]] = {
     "mpi": frozenset(("MPI",)),
     "tensorflow": frozenset(("MultiWorkerMirroredStrategy", "ParameterServerStrategy")),
 }
+_BY_IMPORT = ("MPI",)  # a library that imports mpi4py forms it, whatever the script wants
 _SWITCH = "--train-no-hooks turns this watch off"
 _ONE_WORLD = (
     "the script must take rank, world size and address from what sbtrain sets (RANK, "
@@ -31,9 +32,9 @@ _ONE_WORLD = (
     f"{_SWITCH}"
 )
 _ALL_WAIT = (
-    "look whether the port is taken by another program, whether the address is that of the "
-    "first node (127.x is every node's own, and a node's name may resolve to it), and whether "
-    f"http_proxy or grpc_proxy is set without a no_proxy that names the nodes; {_SWITCH}"
+    "look whether the port is taken by another program, whether every node resolves the name "
+    "to the first node's address (127.x is each node's own), and whether http_proxy or "
+    f"grpc_proxy is set without a no_proxy that names the nodes; {_SWITCH}"
 )
 
 
@@ -68,7 +69,7 @@ class WorldWatch:
         self._waits: dict[int, Forming] = {}
         self._formed: dict[int, Formed] = {}
         self._first_s: float | None = None  # when the first of these came
-        self._ended: dict[int, tuple[int, float]] = {}  # exit status, and when
+        self._ended_s: dict[int, float] = {}  # with exit status 0
         self._steps_s: dict[int, float] = {}  # in no world: when its first step ended
         self._warned = False
 
@@ -79,8 +80,10 @@ class WorldWatch:
 
     def heard(self, message: Forming | Formed) -> None:
         rank = message.rank
-        known = self._worlds is None or message.where in self._worlds
-        if not known or rank not in self._expected or rank in self._formed:
+        ours = (
+            message.where in self._worlds if self._worlds else message.where not in _BY_IMPORT
+        )
+        if not ours or rank not in self._expected or rank in self._formed:
             return
         if self._first_s is None:
             self._first_s = self._clock()
@@ -95,8 +98,8 @@ class WorldWatch:
         if rank in self._expected and rank not in self._waits and rank not in self._formed:
             self._steps_s.setdefault(rank, self._clock())
 
-    def ended(self, rank: int, returncode: int) -> None:
-        self._ended.setdefault(rank, (returncode, self._clock()))
+    def ended_well(self, rank: int) -> None:
+        self._ended_s.setdefault(rank, self._clock())
 
     def found(self, *, over: bool = False) -> NotTogether | None:
         """What is wrong by now. over: all have ended."""
@@ -151,7 +154,7 @@ class WorldWatch:
         where = next(iter(self._said.values())).where
         came = self._said.keys()
         absent = sorted(self._expected - came)
-        gone = [r for r in absent if r in self._ended and now_s > self._ended[r][1] + SETTLE_S]
+        gone = [r for r in absent if now_s > self._ended_s.get(r, now_s) + SETTLE_S]
         if not gone and now_s < self._first_s + FORM_WITHIN_S:
             return None
         if not absent:
@@ -162,9 +165,10 @@ class WorldWatch:
             )
             return NotTogether(words=words, hint=_ALL_WAIT, about=min(missing))
         about = (gone or absent)[0]
+        who = "it" if len(absent) == 1 else self._describe(about)
         words = (
             f"{self._names(absent)} did not come to {where}, where {self._names(came)} "
-            f"{'waits' if len(came) == 1 else 'wait'}: {self._what_became_of(about)}"
+            f"{'waits' if len(came) == 1 else 'wait'}: {who} {self._what_became_of(about)}"
         )
         hint = f"every worker must come there; {_SWITCH}"
         return NotTogether(words=words, hint=hint, about=about)
@@ -188,9 +192,9 @@ class WorldWatch:
     # -- words -------------------------------------------------------------------------
 
     def _what_became_of(self, rank: int) -> str:
-        if rank not in self._ended:
-            return f"{self._describe(rank)} runs, and {FORM_WITHIN_S:g} s were too short for it"
-        return f"{self._describe(rank)} ended with exit status {self._ended[rank][0]}"
+        if rank in self._ended_s:
+            return "ended with exit status 0"
+        return f"runs, and has not said a word of it for {FORM_WITHIN_S:g} s"
 
     def _names(self, ranks: Iterable[int]) -> str:
         names = [self._describe(rank) for rank in sorted(ranks)]
