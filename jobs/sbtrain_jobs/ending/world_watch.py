@@ -63,6 +63,7 @@ class WorldWatch:
     ) -> None:
         self._expected = counting_ranks(plan)
         self._size = plan.workers
+        self._one_process = len(plan.roles) < 2
         self._worlds = _WORLDS.get(plan.framework)
         self._describe = describe
         self._clock = clock
@@ -87,15 +88,15 @@ class WorldWatch:
             return
         if self._first_s is None:
             self._first_s = self._clock()
-        self._steps_s.pop(rank, None)
         if isinstance(message, Formed):
             self._formed[rank] = message
+            self._steps_s.pop(rank, None)
         else:
             self._waits[rank] = message
 
     def stepped(self, rank: int) -> None:
         """It has ended steps of which its hooks told, and not the script itself."""
-        if rank in self._expected and rank not in self._waits and rank not in self._formed:
+        if rank in self._expected and rank not in self._formed:
             self._steps_s.setdefault(rank, self._clock())
 
     def ended_well(self, rank: int) -> None:
@@ -103,9 +104,9 @@ class WorldWatch:
 
     def found(self, *, over: bool = False) -> NotTogether | None:
         """What is wrong by now. over: all have ended."""
-        if not self.ends_runs or self._size < 2:
+        if not self.ends_runs or self._one_process:
             return None
-        return self._wrong_world() or self._absent() or self._alone(over=over)
+        return self._wrong_world() or self._alone(over=over) or self._absent(over=over)
 
     def warning(self) -> str:
         """What to say where the plan names no framework, once."""
@@ -145,7 +146,7 @@ class WorldWatch:
             return NotTogether(words=words, hint=_ONE_WORLD)
         return None
 
-    def _absent(self) -> NotTogether | None:
+    def _absent(self, *, over: bool) -> NotTogether | None:
         """Not all have come to where the first waits."""
         missing = self._expected - self._formed.keys()
         if self._first_s is None or not missing:
@@ -155,13 +156,13 @@ class WorldWatch:
         came = self._said.keys()
         absent = sorted(self._expected - came)
         gone = [r for r in absent if now_s > self._ended_s.get(r, now_s) + SETTLE_S]
-        if not gone and now_s < self._first_s + FORM_WITHIN_S:
+        if not (gone or over) and now_s < self._first_s + FORM_WITHIN_S:
             return None
         if not absent:
             at = {self._waits[rank].address for rank in missing if rank in self._waits} - {""}
             words = (
-                f"{where} has not formed within {FORM_WITHIN_S:g} s: {self._names(missing)} "
-                f"{'waits' if len(missing) == 1 else 'wait'}{_listed(' at ', at)}"
+                f"{where} did not form: {self._names(missing)} "
+                f"{'waits' if len(missing) == 1 else 'wait'} for it{_listed(' at ', at)}"
             )
             return NotTogether(words=words, hint=_ALL_WAIT, about=min(missing))
         about = (gone or absent)[0]

@@ -30,14 +30,16 @@ STEPS_OF_KERAS = frozenset(  # 3, and what came before it
 SAVES = frozenset(
     (
         "torch.serialization",
+        "torch.distributed.checkpoint.state_dict_saver",
         "lightning.fabric.utilities.cloud_io",
         "lightning_fabric.utilities.cloud_io",
         "keras.src.models.model",
+        "orbax.checkpoint.checkpoint_manager",
     )
 )
 WATCHED = WORLDS | STEPS_OF_TORCH | STEPS_OF_KERAS | SAVES
 
-_sought: set[str] = set()  # what is being looked for right now, or was found
+_sought: set[str] = set()  # what is being looked for right now
 
 
 def find_watched(
@@ -48,15 +50,16 @@ def find_watched(
     if name not in WATCHED or name in _sought:
         return None
     _sought.add(name)
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        spec: ModuleSpec | None = find(name, path, target) if find is not None else None
-        if spec is not None:
-            with contextlib.suppress(Exception):
-                _tell_when_loaded(name, spec.loader)
-            return spec
-    _sought.discard(name)
-    return None
+    try:
+        finders = [getattr(finder, "find_spec", None) for finder in sys.meta_path]
+        specs = (find(name, path, target) for find in finders if find is not None)
+        spec: ModuleSpec | None = next(filter(None, specs), None)
+    finally:
+        _sought.discard(name)
+    if spec is not None:
+        with contextlib.suppress(Exception):
+            _tell_when_loaded(name, spec.loader)
+    return spec
 
 
 def _tell_when_loaded(name: str, loader: Any) -> None:

@@ -7,6 +7,8 @@ import functools
 import inspect
 import os
 import time
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,20 +19,35 @@ from sbtrain_jobs.wire.messages import PhaseDone, Saved
 
 SMALLEST_BYTES = 1024  # what is smaller is no model
 
+Arguments = Mapping[str, Any]
+PathOf = Callable[[Arguments], Any]  # what a call writes, by its arguments
+
 
 def slip_into(module: ModuleType) -> None:
     """Notice what a module that has just been imported writes."""
-    if module.__name__ == "torch.serialization":
-        _notice(module, "save", path="f")
-    elif module.__name__.endswith(".cloud_io"):
-        _notice(module, "_atomic_save", path="filepath")
-    else:
-        for name in ("save", "save_weights"):
-            _notice(module.Model, name, path="filepath")
+    for owner, name, path_of in _WRITERS[module.__name__.rpartition(".")[2]]:
+        _notice(getattr(module, owner) if owner else module, name, path_of)
 
 
-def _notice(owner: Any, name: str, *, path: str) -> None:
-    """path: the argument that names the file."""
+_WRITERS: dict[str, tuple[tuple[str, str, PathOf], ...]] = {
+    "serialization": (("", "save", itemgetter("f")),),
+    "state_dict_saver": (("", "save", itemgetter("checkpoint_id")),),
+    "cloud_io": (("", "_atomic_save", itemgetter("filepath")),),  # Lightning's
+    "model": (
+        ("Model", "save", itemgetter("filepath")),
+        ("Model", "save_weights", itemgetter("filepath")),
+    ),
+    "checkpoint_manager": (  # Orbax's, which writes on when the call has returned
+        (
+            "CheckpointManager",
+            "save",
+            lambda given: given["self"].directory / str(given["step"]),
+        ),
+    ),
+}
+
+
+def _notice(owner: Any, name: str, path_of: PathOf) -> None:
     original = getattr(owner, name)
     signature = inspect.signature(original)
 
@@ -39,22 +56,35 @@ def _notice(owner: Any, name: str, *, path: str) -> None:
         began_s = time.perf_counter()
         result = original(*args, **named)
         with contextlib.suppress(Exception):
-            given = signature.bind(*args, **named).arguments[path]
-            if isinstance(given, (str, os.PathLike)):
-                _tell(Path(given), time.perf_counter() - began_s)
+            path = path_of(signature.bind(*args, **named).arguments)
+            if result is not False and isinstance(path, (str, os.PathLike)):
+                _tell(Path(path), time.perf_counter() - began_s)
         return result
 
     setattr(owner, name, noticed)
 
 
 def _tell(path: Path, seconds: float) -> None:
-    size_bytes = path.stat().st_size
-    if size_bytes < SMALLEST_BYTES:
-        return
-    own, step = witness(), step_times().step
-    own.say(
-        PhaseDone(
-            rank=own.rank, name="checkpoint", seconds=seconds, step=step, size_bytes=size_bytes
+    own, times = witness(), step_times()
+    step = times.step
+    times.leave_out(seconds)
+    if path.exists():
+        size_bytes = _size_bytes(path)
+        if size_bytes < SMALLEST_BYTES:
+            return
+        own.say(
+            PhaseDone(
+                rank=own.rank,
+                name="checkpoint",
+                seconds=seconds,
+                step=step,
+                size_bytes=size_bytes,
+            )
         )
-    )
     own.say(Saved(rank=own.rank, step=step, path=str(path.absolute())))
+
+
+def _size_bytes(path: Path) -> int:
+    if path.is_dir():
+        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return path.stat().st_size

@@ -34,6 +34,10 @@ class StepTimes:
         self._running = True
         self._clock.begin(self.step + 1)
 
+    def leave_out(self, seconds: float) -> None:
+        """So much of the running step was spent on something else, such as a save."""
+        self._clock.leave_out(seconds)
+
     def end(self, framework: str, describe: Describe, *, steps: int = 1) -> None:
         """So many steps have ended, and the next one begins."""
         if framework != self._framework:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.layouts.ranks import chief_rank, counting_ranks
@@ -183,7 +184,7 @@ class StepTally:
         newest = self._newest() if at_notice is None else at_notice
         if at_notice is not None or (newest or 0) > (self._saved_before or 0):
             return f"step {newest} saved"
-        if self._own_save:
+        if self._own_save and Path(self._own_save).exists():
             return f"the script saved {self._own_save}"
         return "nothing new saved" if self._saves and newest is not None else ""
 

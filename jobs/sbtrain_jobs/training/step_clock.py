@@ -45,6 +45,10 @@ class StepClock:
             self._first = step
         self._began = self._clock()
 
+    def leave_out(self, seconds: float) -> None:
+        """So much of the time since begin() was not the step's."""
+        self._began += seconds
+
     def end(self, steps: int = 1) -> float:
         """End the step that begin() started, or so many that ran as one.
 

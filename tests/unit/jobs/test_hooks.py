@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from older_pythons import IMPORT_PATH, python_of
+from older_pythons import IMPORT_PATH
 from played_supervisor import PlayedSupervisor
 from sbtrain_jobs.hooks.witness import Witness
 from sbtrain_jobs.node_agent.trainer_command import HOOKS
@@ -52,12 +52,11 @@ def of_a_rank(supervisor: PlayedSupervisor | None = None, **more: str) -> dict[s
     return {**kept, **OF_A_RANK, "SBTRAIN_CONTROL": control, "PYTHONPATH": path, **more}
 
 
-def ran(
-    text: str, environ: Mapping[str, str], cwd: Path, *, python: str = sys.executable
-) -> CommandResult:
+def ran(text: str, environ: Mapping[str, str], cwd: Path) -> CommandResult:
     (cwd / "train.py").write_text(text)
-    argv = [python, "train.py"]
-    return run_command(argv, env=environ, cwd=cwd, timeout_s=300, check="keep")
+    return run_command(
+        [sys.executable, "train.py"], env=environ, cwd=cwd, timeout_s=300, check="keep"
+    )
 
 
 def heard(supervisor: PlayedSupervisor) -> list[Message]:
@@ -109,13 +108,6 @@ def test_what_the_users_sitecustomize_raises_is_told_as_ever(tmp_path: Path) -> 
     said = ran("", of_a_rank(PYTHONPATH=path), tmp_path)
     assert "nothing_of_that_name" in without.stderr
     assert said.stderr == without.stderr
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6", "3.8", "3.9", "3.13"])
-def test_any_python_starts_in_silence(version: str, tmp_path: Path) -> None:
-    environ = of_a_rank(PYTHONDONTWRITEBYTECODE="1")
-    said = ran("print(1)\n", environ, tmp_path, python=python_of(version))
-    assert (said.returncode, said.stdout, said.stderr) == (0, "1\n", "")
 
 
 def test_a_framework_that_is_missing_is_missing(tmp_path: Path) -> None:

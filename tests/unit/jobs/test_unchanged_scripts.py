@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from older_pythons import IMPORT_PATH
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_perf.timing_log import read_timing_log
 from supervised_runs import SupervisedRun, supervised_run
@@ -55,7 +54,6 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 
     def make(script: str, **changes: object) -> SupervisedRun:
         run = supervised_run(tmp_path, script, **changes)
-        run.environ["PYTHONPATH"] = IMPORT_PATH
         runs.append(run)
         return run
 
@@ -65,9 +63,10 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 
 
 def ends(run: SupervisedRun, *reason: str) -> None:
-    """With the reason, in time from when the first rank is about to wait, and not as complete."""
+    """With the reason, in time from when the first rank is about to wait; never complete."""
     run.start()
-    run.wait_for(lambda: "waits" in run.output)
+    while "waits" not in run.output:
+        time.sleep(0.05)
     began_s = time.monotonic()
     assert run.wait() == LaunchError.exit_code, run.output
     assert time.monotonic() - began_s < WITHIN_S
@@ -126,7 +125,8 @@ def test_steps_in_no_world_end_the_run(make_run: MakeRun) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     script = (
         "import torch\nprint('waits', flush=True)\nw = torch.nn.Parameter(torch.ones(1))\n"
-        "o = torch.optim.SGD([w], lr=0.1)\nfor _ in range(5):\n    w.grad = w * 2\n    o.step()\n"
+        "o = torch.optim.SGD([w], lr=0.1)\n"
+        "for _ in range(5):\n    w.grad = w * 2\n    o.step()\n"
     )
     ends(make_run(script, framework="torch"), "train alone: no world of the plan's 2 workers")
 
@@ -143,14 +143,14 @@ def test_a_script_that_is_only_seen_is_told_of_a_preemption_by_signal(
         "o = torch.optim.SGD([w], lr=0.1)\nwhile True:\n    w.grad = w * 2\n    o.step()\n"
         "    time.sleep(0.05)\n"
     )
-    run = make_run(handler, steps_known=False, grace_s=20.0)
+    run = make_run(handler, steps_known=False, grace_s=90.0)
     run.start()
     run.wait_for(lambda: "sbtrain: step " in run.output)
     began_s = time.monotonic()
     run.say_cause("preempted")
     run.signal(signal.SIGUSR1)
     assert run.wait() == 85, run.output
-    assert time.monotonic() - began_s < 15.0
+    assert time.monotonic() - began_s < 60.0
     assert "stop after step" not in run.output
 
 

@@ -116,11 +116,22 @@ def test_all_wait_and_find_nobody(two: Watched) -> None:
     found = two.later(FORM_WITHIN_S + 1)
     assert found is not None
     assert found.words == (
-        "torch.distributed has not formed within 45 s: worker 0 on node c1 and worker 1 on "
-        "node c2 wait at 10.0.0.1:29500"
+        "torch.distributed did not form: worker 0 on node c1 and worker 1 on node c2 wait for "
+        "it at 10.0.0.1:29500"
     )
     for word in ("port", "127.x", "no_proxy", "--train-no-hooks"):
         assert word in found.hint
+
+
+def test_ranks_that_train_on_without_the_world_they_waited_for(two: Watched) -> None:
+    two.waits(0)
+    two.waits(1)
+    assert two.watch.found(over=True) is not None
+    two.watch.stepped(0)
+    two.watch.stepped(1)
+    found = two.later(ALONE_FOR_S + 1)
+    assert found is not None
+    assert "train alone" in found.words
 
 
 def test_many_names_are_counted() -> None:

@@ -8,7 +8,7 @@ print or take time. A sitecustomize that stands behind this one runs as if this 
 import os
 import sys
 
-FRAMEWORKS = ("torch", "jax", "horovod", "mpi4py", "tensorflow", "keras", "tf_keras")
+FRAMEWORKS = ("torch", "tensorflow", "keras", "tf_keras", "jax", "orbax", "horovod", "mpi4py")
 WITNESS = "SBTRAIN_WITNESS"  # the process that stands for the rank; those it starts do not
 
 
