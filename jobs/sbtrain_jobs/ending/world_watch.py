@@ -25,6 +25,7 @@ _WORLDS: dict[Framework, frozenset[str]] = {
     "tensorflow": frozenset(("MultiWorkerMirroredStrategy", "ParameterServerStrategy")),
 }
 _BY_IMPORT = ("MPI",)  # a library that imports mpi4py forms it, whatever the script wants
+_SERVER = "tf.distribute.Server"
 _SWITCH = "--train-no-hooks turns this watch off"
 _ONE_WORLD = (
     "the script must take rank, world size and address from what sbtrain sets (RANK, "
@@ -62,6 +63,8 @@ class WorldWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._expected = counting_ranks(plan)
+        self._everyone = frozenset(range(len(plan.roles)))
+        self._serving: set[int] = set()  # servers and workers that a chief may use
         self._size = plan.workers
         self._one_process = len(plan.roles) < 2
         self._worlds = _WORLDS.get(plan.framework)
@@ -81,6 +84,9 @@ class WorldWatch:
 
     def heard(self, message: Forming | Formed) -> None:
         rank = message.rank
+        if message.where == _SERVER:
+            self._serving.add(rank)
+            return
         ours = (
             message.where in self._worlds if self._worlds else message.where not in _BY_IMPORT
         )
@@ -154,7 +160,7 @@ class WorldWatch:
         now_s = self._clock()
         where = next(iter(self._said.values())).where
         came = self._said.keys()
-        absent = sorted(self._expected - came)
+        absent = sorted(self._everyone - came - self._serving)
         gone = [r for r in absent if now_s > self._ended_s.get(r, now_s) + SETTLE_S]
         if not (gone or over) and now_s < self._first_s + FORM_WITHIN_S:
             return None
@@ -171,7 +177,7 @@ class WorldWatch:
             f"{self._names(absent)} did not come to {where}, where {self._names(came)} "
             f"{'waits' if len(came) == 1 else 'wait'}: {who} {self._what_became_of(about)}"
         )
-        hint = f"every worker must come there; {_SWITCH}"
+        hint = f"every rank must come there; {_SWITCH}"
         return NotTogether(words=words, hint=hint, about=about)
 
     def _alone(self, *, over: bool) -> NotTogether | None:

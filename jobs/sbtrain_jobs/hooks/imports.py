@@ -21,6 +21,7 @@ WORLDS = frozenset(
         "mpi4py.MPI",
         "tensorflow.python.distribute.collective_all_reduce_strategy",
         "tensorflow.python.distribute.parameter_server_strategy_v2",
+        "tensorflow.python.training.server_lib",
     )
 )
 STEPS_OF_TORCH = frozenset(("torch.optim.optimizer", "torch.utils.data.dataloader"))

@@ -50,7 +50,7 @@ def _batch_begins(callbacks: Any, batch: int) -> None:
 
 def _batch_ended(callbacks: Any, batch: int) -> None:
     steps = max(1, int(batch) - callbacks._sbtrain_first + 1)
-    step_times().end("keras", functools.partial(_described, callbacks), steps=steps)
+    step_times().end("keras", _described, callbacks, steps=steps)
 
 
 def _described(callbacks: Any) -> tuple[int, int]:

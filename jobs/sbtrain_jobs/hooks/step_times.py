@@ -4,12 +4,13 @@ of a script that joins."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sbtrain_jobs.hooks.witness import Witness, witness
 from sbtrain_jobs.training.step_clock import StepClock, process_age_s
 from sbtrain_jobs.wire.messages import PhaseDone, StepsDone
 
-Describe = Callable[[], "tuple[int, int]"]  # parameters and tensors of what is trained
+Describe = Callable[[Any], "tuple[int, int]"]  # parameters and tensors of what is trained
 
 
 class StepTimes:
@@ -38,13 +39,15 @@ class StepTimes:
         """So much of the running step was spent on something else, such as a save."""
         self._clock.leave_out(seconds)
 
-    def end(self, framework: str, describe: Describe, *, steps: int = 1) -> None:
-        """So many steps have ended, and the next one begins."""
+    def end(
+        self, framework: str, describe: Describe, trained: object, *, steps: int = 1
+    ) -> None:
+        """So many steps of what is `trained` have ended, and the next one begins."""
         if framework != self._framework:
             if self._framework:
                 return
             self._framework = framework
-            self._tell_start(describe)
+            self._tell_start(*describe(trained))
         if self._running:  # of the very first one nobody saw the beginning
             self._clock.end(steps)
         self.step += steps
@@ -60,8 +63,7 @@ class StepTimes:
             )
         )
 
-    def _tell_start(self, describe: Describe) -> None:
-        parameters, tensors = describe()
+    def _tell_start(self, parameters: int, tensors: int) -> None:
         self._own.say(
             PhaseDone(
                 rank=self._own.rank,

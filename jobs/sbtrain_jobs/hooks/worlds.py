@@ -20,6 +20,7 @@ HOROVOD = "Horovod"
 MPI = "MPI"
 MIRRORED = "MultiWorkerMirroredStrategy"
 SERVERS = "ParameterServerStrategy"
+SERVER = "tf.distribute.Server"  # a worker or parameter server that is ready to be used
 
 Place = Callable[..., "tuple[int, int]"]  # after it has formed: which rank, of how many
 Claim = Callable[..., "dict[str, Any]"]  # before: what the rank takes itself for, of Forming
@@ -34,12 +35,14 @@ def slip_into(module: ModuleType) -> None:
         _tell_of(module, "initialize", where=JAX, place=_jax_place, claim=_jax_claim)
     elif module.__name__ == "horovod.common.basics":
         basics = module.HorovodBasics
-        _tell_of(basics, "init", where=HOROVOD, place=lambda own, *_: (own.rank(), own.size()))
+        _tell_of(basics, "init", where=HOROVOD, place=_horovod_place)
     elif module.__name__ == "mpi4py.MPI":
         _mpi_formed(module)
     elif hasattr(module, "CollectiveAllReduceStrategy"):
         strategy = module.CollectiveAllReduceStrategy
         _tell_of(strategy, "__init__", where=MIRRORED, place=_mirrored_place)
+    elif hasattr(module, "Server"):
+        _tell_of(module.Server, "__init__", where=SERVER, place=lambda *_, **__: (-1, 0))
     else:
         strategy = module.ParameterServerStrategyV2
         _tell_of(strategy, "__init__", where=SERVERS, place=_servers_place)
@@ -123,6 +126,13 @@ def _jax_place(*_: Any, **__: Any) -> tuple[int, int]:
     from jax._src.distributed import global_state
 
     return global_state.process_id, global_state.num_processes
+
+
+# -- Horovod -----------------------------------------------------------------------------
+
+
+def _horovod_place(basics: Any, *_: Any, **__: Any) -> tuple[int, int]:
+    return basics.rank(), basics.size()
 
 
 # -- MPI ---------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 def ends(run: SupervisedRun, *reason: str) -> None:
     """With the reason, in time from when the first rank is about to wait; never complete."""
     run.start()
-    while "waits" not in run.output:
+    while "waits" not in run.output + run.log("worker-1"):
         time.sleep(0.05)
     began_s = time.monotonic()
     assert run.wait() == LaunchError.exit_code, run.output

@@ -192,3 +192,24 @@ def test_one_worker_may_be_alone() -> None:
     one.watch.stepped(0)
     one.forms(0, size=1)
     assert one.later(3600.0) is None
+
+
+def test_a_chief_waits_for_servers_and_workers() -> None:
+    names = ("chief", "ps", "worker", "worker")
+    roles = tuple(Role(name=n, index=max(0, i - 2), node=0) for i, n in enumerate(names))  # type: ignore[arg-type]
+    now_s = [0.0]
+    watch = WorldWatch(
+        example_plan(framework="tensorflow", layout="ps", roles=roles, servers=1),
+        describe=lambda rank: f"rank {rank}",
+        clock=lambda: now_s[0],
+    )
+    for rank in (1, 2):
+        watch.heard(Forming(rank=rank, where="tf.distribute.Server"))
+    assert watch.found() is None
+    watch.heard(Forming(rank=0, where="ParameterServerStrategy"))
+    now_s[0] = FORM_WITHIN_S + 1
+    found = watch.found()
+    assert found is not None
+    assert found.words.startswith("rank 3 did not come to ParameterServerStrategy")
+    watch.heard(Formed(rank=0, where="ParameterServerStrategy", place=0, size=2))
+    assert watch.found(over=True) is None
