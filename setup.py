@@ -28,5 +28,6 @@ setup(
         "sbtrain_sites": ["*.toml", "*.json"],
         "sbtrain_perf": ["py.typed", "*.json"],
         **{name: ["py.typed"] for name in WINGS if name != "sbtrain_perf"},
+        "sbtrain_jobs.hooks": ["path/*.py"],
     },
 )

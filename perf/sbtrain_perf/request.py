@@ -274,7 +274,7 @@ class Plan:
     once, as sbatch would, and starts the ranks itself. steps_known: false where nothing says
     how many steps the script takes, so that steps and prediction are invented. quiet: of
     what sbtrain says in the job, warnings and errors are wanted alone. whole_nodes: no other
-    job shares them; else each gives cores_per_node.
+    job shares them; else each gives cores_per_node. hooks: the ranks' Python may be watched.
 
     roles places every trainer process, several workers of a node side by side. All-reduce:
     workers only, worker 0 is the chief. Parameter servers: one chief (coordinator) beside
@@ -319,6 +319,7 @@ class Plan:
     steps_known: bool = True
     quiet: bool = False
     whole_nodes: bool = True
+    hooks: bool = True
     version: int = PLAN_VERSION
 
     @property

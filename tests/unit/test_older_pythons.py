@@ -19,14 +19,18 @@ import pytest
 
 from counting_trainer import TRAIN
 from older_pythons import IMPORT_PATH, ROOT, WINGS, python_of
+from sbtrain_jobs.node_agent.trainer_command import HOOKS
 from sbtrain_jobs.process import CommandResult, run_command
 from sbtrain_perf import codec, python39, request
 from supervised_runs import supervised_run
 
 OLDER = ("3.9", "3.10")
 TOO_OLD = ("3.6", "3.7", "3.8")
+SLIPPED_IN = ["sbtrain_jobs.hooks.imports", "sbtrain_jobs.hooks.path.sitecustomize"]
 READERS = [f"sbtrain_staging.readers.{name}" for name in ("reader", "streaming", "row_batches")]
 GLUE = {  # of a framework, which such a file imports at its head: whoever asks for it has it
+    "sbtrain_jobs.hooks.torch_steps": {"torch"},
+    "sbtrain_jobs.hooks.worlds": {"jax"},
     "sbtrain_jobs.layouts.tensorflow": {"tensorflow"},
     "sbtrain_staging.readers.tf_rows": {"tensorflow"},
     "sbtrain_staging.readers.torch_rows": {"torch"},
@@ -61,7 +65,7 @@ def imports(node: ast.AST, *, at_head: bool = False) -> Iterator[str]:
 @functools.cache
 def loaded() -> dict[str, Path]:
     """Every module of ours that a program may load, by name."""
-    waiting = ["sbtrain", "sbtrain_jobs.training.session", *GLUE, *READERS]
+    waiting = ["sbtrain", "sbtrain_jobs.training.session", *SLIPPED_IN, *GLUE, *READERS]
     found: dict[str, Path] = {}
     while waiting:
         module = waiting.pop()
@@ -255,3 +259,15 @@ def test_a_python_that_is_too_old_is_told_what_is_needed(
     said = ran(version, "-c", f"from {package} import join", cwd=tmp_path)
     needs = rf"ImportError: join\(\) needs Python 3\.9 or newer, and this is {version}\."
     assert re.search(needs, said.stderr), said.stderr
+
+
+@pytest.mark.parametrize("version", ["2.7", *TOO_OLD, *OLDER])
+def test_hooks_start_in_silence_in_any_python(version: str, tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        "PYTHONPATH": f"{HOOKS}:{IMPORT_PATH}",
+        "SBTRAIN_ROLE": "ps",
+    }
+    argv = [python_of(version), "-W", "error", "-c", "print(1)"]
+    said = run_command(argv, cwd=tmp_path, env=environ, timeout_s=60, check="keep")
+    assert (said.returncode, said.stdout, said.stderr) == (0, "1\n", "")

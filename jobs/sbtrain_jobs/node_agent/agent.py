@@ -206,7 +206,7 @@ class Agent:
                     **around_proxies(environ, self._hosts(told)),
                     **self._temporary,
                     **role_environment(plan, context, environ),
-                    **import_path(plan, environ.get("PYTHONPATH", "")),
+                    **import_path(plan, environ),
                 },
                 ignored_signals=self._ignored,
                 descriptors=launchers_descriptors(environ),

@@ -8,11 +8,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
+from sbtrain_jobs import hooks
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.run_folder import python_path
 from sbtrain_jobs.script_imports import joins
 from sbtrain_perf.request import Plan
 
+HOOKS = str(Path(hooks.__file__).with_name("path"))
 _OF_THE_SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")  # here no user installs packages
 
 
@@ -56,12 +58,14 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def import_path(plan: Plan, inherited: str) -> dict[str, str]:
-    """Where a copy of a Python script finds the modules that lie beside the original, and,
-    last, where any interpreter finds `join`."""
-    if not plan.script_dir:
+def import_path(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where a Python script finds our hooks, a copy of one the modules that lie beside the
+    original, and, last, any interpreter `join`. environ: the job's."""
+    watched = plan.hooks and environ.get("SBTRAIN_HOOKS") != "0"
+    first = [HOOKS] * watched + [plan.script_dir] * bool(plan.script_dir)
+    if not first:
         return {}
-    return {"PYTHONPATH": python_path(plan, plan.script_dir, inherited)}
+    return {"PYTHONPATH": python_path(plan, *first, environ.get("PYTHONPATH", ""))}
 
 
 def uses_training_api(script: str) -> bool:

@@ -37,17 +37,19 @@ class ProgressLines:
         if not self._quiet or words.startswith(ALWAYS_SAID):
             self._write("".join(f"sbtrain: {line}\n" for line in words.splitlines()))
 
-    def step(self, step: int) -> None:
-        """Step `step` ended. Says so at the first call and then every EVERY_S seconds."""
+    def step(self, step: int, *, of_planned: bool = True) -> None:
+        """Step `step` ended. Says so at the first call and then every EVERY_S seconds.
+
+        of_planned: the script runs as many as were planned, as far as is known."""
         now_s = self._clock()
+        come_to = f"step {step}/{self._steps}" if of_planned else f"step {step}"
         if self._said_s is None:
-            self.say(f"step {step}/{self._steps}")
+            self.say(come_to)
         elif now_s - self._said_s >= EVERY_S and step > self._said_step:
             rate = (step - self._said_step) / (now_s - self._said_s)
             left_s = max(0, self._steps - step) / rate
-            self.say(
-                f"step {step}/{self._steps}, {rate:.3g} steps/s, about {duration(left_s)} left"
-            )
+            left = f", about {duration(left_s)} left" if of_planned else ""
+            self.say(f"{come_to}, {rate:.3g} steps/s{left}")
         else:
             return
         self._said_s, self._said_step = now_s, step

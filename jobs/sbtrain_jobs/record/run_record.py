@@ -174,14 +174,16 @@ class RunRecord:
         if said.name == "checkpoint":
             self.flush()
 
-    def steps_done(self, said: StepsDone) -> None:
+    def steps_done(self, said: StepsDone, *, by_hooks: bool = False) -> None:
+        """by_hooks: they count from 1 in every attempt, whatever the script resumed from."""
         if not said.seconds:
             return
         if said.rank == self._lead_rank:
-            if not self._first_step_seen:
+            if not self._first_step_seen and not by_hooks:
                 self._first_step_seen = True
                 self._steps_redone(resumed_step=said.first - 1)
-            self.progress.step(said.first + len(said.seconds) - 1)
+            known = self._plan.steps_known or not by_hooks
+            self.progress.step(said.first + len(said.seconds) - 1, of_planned=known)
         self._timed(
             lambda log: log.steps(said.rank, said.first, said.seconds, said.samples_per_step)
         )

@@ -19,6 +19,7 @@ from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
+from sbtrain_jobs.ending.world_watch import WorldWatch
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import by_mpi
 from sbtrain_jobs.staged_data import wants_staging
@@ -32,6 +33,8 @@ from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
+    Formed,
+    Forming,
     Message,
     Notice,
     PhaseDone,
@@ -77,6 +80,7 @@ class AttemptPhases:
             plan, tell=self._tell_trainer, say=self._say, stopped=self._all_stopped
         )
         self._tally = self._world.tally
+        self._watch = WorldWatch(plan, describe=self._roster.describe)
         self._notice = EndNotice(record)
         self._noticed_s: float | None = None
         self._ask_again_s = 0.0
@@ -157,7 +161,23 @@ class AttemptPhases:
             twice = there is not None and there.hello.pid != peer.hello.pid
             self._world.joined(rank, twice=twice)
 
+    def _witnessed(self, rank: int, message: Message) -> None:
+        """What hooks say. A script that joins tells of its steps and saves itself."""
+        match message:
+            case Forming() | Formed():
+                self._watch.heard(message)
+            case Saved(path=path):
+                self._tally.saved_by_script(path)
+            case StepsDone() if not self._tally.has_joined(rank):
+                self._watch.stepped(rank)
+                self._record.steps_done(message, by_hooks=True)
+            case PhaseDone() if not self._tally.has_joined(rank):
+                self._record.phase_done(message)
+
     def _heard(self, peer: Peer, message: Message) -> None:
+        if peer.hello.who == "witness":
+            self._witnessed(peer.hello.rank, message)
+            return
         if peer.hello.who == "trainer":
             self._world.heard(peer.hello.rank, message)
         match message:
@@ -198,6 +218,7 @@ class AttemptPhases:
     def _role_ended(self, rank: int, returncode: int) -> None:
         if returncode == 0:
             self._tally.ended_well(rank)
+            self._watch.ended_well(rank)
         if self._phase == "training" and self._roster.finished:
             self._finished = True
             self._closing_by_s = time.monotonic() + OUTPUT_WITHIN_S
@@ -259,7 +280,7 @@ class AttemptPhases:
         if self._closing_by_s is None:
             return
         self._closing_by_s = None
-        if not self._tally.deserted:  # that is an error, said by itself
+        if self._why_not_together(over=True) is None:  # that is an error, said by itself
             self._say(self._tally.last_word())
 
     # -- stopping ----------------------------------------------------------------------
@@ -290,7 +311,7 @@ class AttemptPhases:
         # Those that did not join save on a signal, if they save at all.
         self._begin_ending(grace_s=FAILED_GRACE_S if self._world.spoke else self._grace_s())
 
-    def _fail(self, code: int, words: str, *, hint: str = "") -> None:
+    def _fail(self, code: int, words: str, hint: str = "") -> None:
         if self._failure is None:
             self._failure = Failure(
                 code=code, words=words, hint=hint, first=self._noticed_s is None
@@ -340,10 +361,23 @@ class AttemptPhases:
             self._begin_ending(grace_s=0.0)
 
     def _look_for_absent(self) -> None:
-        for words in self._tally.warnings():
-            self._say(f"warning: {words}")
+        for words in (*self._tally.warnings(), self._watch.warning()):
+            if words:
+                self._say(f"warning: {words}")
+        if apart := self._why_not_together():
+            self._fail(LaunchError.exit_code, *apart)
+
+    def _why_not_together(self, *, over: bool = False) -> tuple[str, str] | None:
+        """In words, and what to do. over: all have ended."""
         if deserted := self._tally.deserted:
-            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
+            return deserted, DESERTED_HINT
+        if found := self._watch.found(over=over):
+            about = found.about
+            log = (
+                "" if about is None else self._folder.trainer_log(self._roster.role_name(about))
+            )
+            return found.words, f"{found.hint}\nits log: {log}" if log else found.hint
+        return None
 
     def _window_s(self) -> float:
         return window_s(self._plan, cause=self._notice.cause, detail=self._notice.detail)
@@ -371,8 +405,8 @@ class AttemptPhases:
         self._say_finished()
         if self._noticed_s is not None:
             self._notice.write()
-        if self._finished and (deserted := self._tally.deserted):
-            self._fail(LaunchError.exit_code, deserted, hint=DESERTED_HINT)
+        if self._finished and (apart := self._why_not_together(over=True)):
+            self._fail(LaunchError.exit_code, *apart)
         return Outcome(
             finished=self._finished and self._failure is None,
             noticed=self._noticed_s is not None,

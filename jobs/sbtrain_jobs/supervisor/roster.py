@@ -25,6 +25,7 @@ class Roster:
         self._ranks = agents(plan)
         self._agents: dict[int, Peer] = {}
         self._trainers: dict[int, Peer] = {}
+        self._witnesses: dict[int, Peer] = {}
         self._met: set[int] = set()
         self._lost: set[int] = set()
         self._ended: dict[int, int] = {}
@@ -42,14 +43,14 @@ class Roster:
             return True
         if not 0 <= hello.rank < len(self._plan.roles):
             return False
-        self._trainers[hello.rank] = peer
+        self._by_rank(peer)[hello.rank] = peer
         return True
 
     def knows(self, peer: Peer) -> bool:
         hello = peer.hello
         if hello.who == "agent":
             return self._agents.get(hello.agent) == peer
-        return self._trainers.get(hello.rank) == peer
+        return self._by_rank(peer).get(hello.rank) == peer
 
     def left(self, peer: Peer, *, told_to: bool) -> None:
         """told_to: the agents were told to finish."""
@@ -60,8 +61,8 @@ class Roster:
                 return
             if self._at_work(hello.agent):
                 self._lost.add(hello.node)
-        elif hello.who == "trainer" and self._trainers.get(hello.rank) == peer:
-            del self._trainers[hello.rank]
+        elif hello.who != "agent" and self.knows(peer):
+            del self._by_rank(peer)[hello.rank]
 
     def ended(self, rank: int, returncode: int) -> bool:
         """Note a role's end; whether it is news."""
@@ -78,7 +79,7 @@ class Roster:
 
     @property
     def connected(self) -> bool:
-        return bool(self._agents or self._trainers)
+        return bool(self._agents or self._trainers or self._witnesses)
 
     def trainer(self, rank: int) -> Peer | None:
         return self._trainers.get(rank)
@@ -123,3 +124,7 @@ class Roster:
 
     def role_name(self, rank: int) -> str:
         return role_name(self._plan.roles[rank])
+
+    def _by_rank(self, peer: Peer) -> dict[int, Peer]:
+        """Where a peer that is no agent has its place."""
+        return self._trainers if peer.hello.who == "trainer" else self._witnesses

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from sbtrain_jobs.errors import CheckpointError
 from sbtrain_jobs.layouts.ranks import chief_rank, counting_ranks
@@ -38,6 +39,7 @@ class StepTally:
         self._saved_before = self._newest_on_disk()
         self._told_saved: int | None = None  # in this attempt
         self._saves = False  # the chief's loop has a function that saves
+        self._own_save = ""  # the newest file that a script saved by itself
         self._step: dict[int, int] = {}  # the last one begun, of each rank that joined
         self._begun: set[int] = set()
         self._over: set[int] = set()
@@ -63,6 +65,13 @@ class StepTally:
     def ended_well(self, rank: int) -> None:
         if rank in self._counting and rank not in self._step:
             self._gone.setdefault(rank, self._clock())
+
+    def has_joined(self, rank: int) -> bool:
+        return rank in self._step
+
+    def saved_by_script(self, path: str) -> None:
+        """Its hooks saw it write a file of the framework's, without being asked by us."""
+        self._own_save = path
 
     def heard(self, message: Message) -> None:
         """Note what a trainer says of its steps and saves; the rest is none of ours."""
@@ -175,6 +184,8 @@ class StepTally:
         newest = self._newest() if at_notice is None else at_notice
         if at_notice is not None or (newest or 0) > (self._saved_before or 0):
             return f"step {newest} saved"
+        if self._own_save and Path(self._own_save).exists():
+            return f"the script saved {self._own_save}"
         return "nothing new saved" if self._saves and newest is not None else ""
 
     def overdue_words(self, at_notice: int | None) -> str:
@@ -192,7 +203,7 @@ class StepTally:
     def stuck(self) -> str:
         """What to say of an attempt that kept nothing new, though its script saves; else
         nothing. Looks into the folder of the checkpoints."""
-        if not self._saves or self._told_saved is not None or self.complete:
+        if not self._saves or self._told_saved is not None or self._own_save or self.complete:
             return ""
         newest = self._newest_on_disk()
         if newest is None or self._saved_before is None or newest > self._saved_before:

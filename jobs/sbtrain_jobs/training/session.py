@@ -33,7 +33,7 @@ from sbtrain_jobs.training.reports import Reports
 from sbtrain_jobs.training.results import Results
 from sbtrain_jobs.training.sampler import BatchSampler
 from sbtrain_jobs.training.saves import Saves
-from sbtrain_jobs.training.step_clock import StepClock
+from sbtrain_jobs.training.step_clock import StepClock, process_age_s
 from sbtrain_jobs.training.step_gate import StepGate
 from sbtrain_jobs.training.stop_signals import StopSignals
 from sbtrain_jobs.training.world import HINT, HINT_LAUNCHED, world_apart
@@ -322,7 +322,7 @@ class Run:
         if not self._started:
             self._started = True
             self._reports.phase(
-                "start", max(0.0, _process_age_s() - self._restore_s), step=start
+                "start", max(0.0, process_age_s() - self._restore_s), step=start
             )
 
     def _look_at_world(self, *, refuse: bool) -> None:
@@ -379,10 +379,3 @@ def _script_folder() -> Path:
 
 def _seed_of(run_id: str) -> int:
     return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big") >> 1
-
-
-def _process_age_s() -> float:
-    """Seconds since this process was started, to 10 ms; interpreter start included."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s

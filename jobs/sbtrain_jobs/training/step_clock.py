@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 Report = Callable[[int, tuple[float, ...]], None]  # first step, seconds of each from there
 
@@ -43,14 +45,21 @@ class StepClock:
             self._first = step
         self._began = self._clock()
 
-    def end(self) -> float:
-        """End the step that begin() started.
+    def leave_out(self, seconds: float) -> None:
+        """So much of the time since begin() was not the step's."""
+        self._began += seconds
+
+    def end(self, steps: int = 1) -> float:
+        """End the step that begin() started, or so many that ran as one.
 
         Returns:
             The clock's reading, which callers need as well.
         """
         now = self._clock()
-        self._seconds.append(now - self._began)
+        if steps == 1:
+            self._seconds.append(now - self._began)
+        else:
+            self._seconds += [(now - self._began) / steps] * steps
         if now >= self._due:
             self.flush()
             self._due = now + self._interval_s
@@ -63,3 +72,10 @@ class StepClock:
             self._first += len(seconds)
             self._seconds.clear()
             self._report(first, seconds)
+
+
+def process_age_s() -> float:
+    """Seconds since this process was started, to 10 ms; interpreter start included."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s

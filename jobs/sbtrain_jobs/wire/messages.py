@@ -4,7 +4,8 @@ The supervisor (batch side) listens; node agents and trainers connect and say He
 
     agent   -> supervisor   Hello, Ready (address of every role it starts), RoleEnded, Notice
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
-                            Apart, Forming, Formed; Notice where no agent started it
+                            Apart; Notice where no agent started it
+    witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved
     supervisor -> agent     Start (addresses of all roles), Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -28,11 +29,13 @@ EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """agent: its number, -1 for a trainer. world, size and checkpoints: of a trainer that no
-    agent started, the launch that it belongs to, how many ranks that has, and the folder in
-    which its program saves."""
+    """A witness speaks for the hooks in a rank's script: it tells, and takes no orders.
 
-    who: Literal["agent", "trainer"]
+    agent: its number, -1 for others. world, size and checkpoints: of a trainer that no agent
+    started, the launch that it belongs to, how many ranks that has, and the folder in which
+    its program saves."""
+
+    who: Literal["agent", "trainer", "witness"]
     token: str
     node: int  # index in the allocation
     node_name: str
@@ -106,10 +109,16 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forming:
-    """The rank waits for the others, in `where`: init_process_group of torch.distributed."""
+    """The rank waits for the others, in `where`: init_process_group of torch.distributed.
+
+    place, size and address: which of how many ranks it takes itself for, and where it looks
+    for the others; -1, 0 and nothing where it does not say."""
 
     rank: int
     where: str
+    place: int = -1
+    size: int = 0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ _HOW = (
         "where runs keep their checkpoints; says that the script saves and resumes",
     ),
     ("train-no-resume", "", "never requeue, even where the script could resume"),
+    ("train-no-hooks", "", "watch no step and no start-up of a script that does not join()"),
     ("train-explain", "", "print what was weighed and why; submit nothing"),
     ("train-dry-run", "", "print the job script; submit nothing"),
     ("train-strict", "", "take warnings for errors"),

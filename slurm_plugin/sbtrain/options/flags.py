@@ -50,6 +50,7 @@ class TrainOptions:
     batch: int = 128
     checkpoint_dir: str | None = None
     no_resume: bool = False
+    no_hooks: bool = False
     name: str | None = None
     parameters: int | None = None
     tensors: int | None = None
@@ -95,6 +96,7 @@ def read_flags(
         batch=get("train-batch", _whole) or 128,
         checkpoint_dir=get("train-checkpoint", _text),
         no_resume="train-no-resume" in values,
+        no_hooks="train-no-hooks" in values,
         name=get("train-name", _text),
         parameters=get("train-params", _count),
         tensors=get("train-tensors", _count),

@@ -49,13 +49,15 @@ def additions(asked: Asked, plan: Plan) -> Additions:
 
 def with_options(asked: Asked, plan: Plan, added: Additions) -> Plan:
     """The plan with every option that sbatch gets, for the job side to look up: the signal
-    by its full name, however the user spelt it; and whether that side is to be quiet."""
+    by its full name, however the user spelt it; and whether that side is to be quiet, and may
+    slip hooks into the script's Python."""
     words = (*added.directives, *plan.sbatch_options, *added.words)
     spelt = last_value(asked.settings, "signal")
     if spelt:
         words = (*words, f"--signal={spelt}")
     quiet = given(asked.settings, "quiet")
-    return dataclasses.replace(plan, sbatch_options=words, quiet=quiet)
+    hooks = not asked.options.no_hooks
+    return dataclasses.replace(plan, sbatch_options=words, quiet=quiet, hooks=hooks)
 
 
 def lead_s(plan: Plan, limit_s: float | None) -> int:

@@ -358,31 +358,13 @@ MPI_PROGRAM = (
 )
 
 
-def test_an_mpi_program_that_knows_nothing_of_us_is_warned_of_and_never_complete(
+def test_an_mpi_program_whose_ranks_are_worlds_of_one_is_never_complete(
     make_run: MakeRun,
 ) -> None:
     pytest.importorskip("mpi4py.MPI")
-    run = make_run(MPI_PROGRAM)
+    run = make_run(MPI_PROGRAM, framework="mpi")
     run.start()
-    assert run.wait() == 0, run.output
-    assert "rank 0 of 1" in run.log("worker-1")
-    assert (
-        "warning: the script imports mpi4py, and no MPI launcher starts its 2 trainers: each "
-        "may be a world of one" in run.output
-    )
-    assert "sbtrain: all 2 trainers ended with exit status 0" in run.output
+    assert run.wait() == LaunchError.exit_code, run.output
+    assert "is in a world of 1 rank (MPI), the plan has 2 workers" in run.output
+    assert run.last("ended").cause == "failed"
     assert "complete" not in run.output
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "print('from mpi4py import MPI')\n",
-        "#!/bin/bash\n# import horovod\nimport() { :; }\nimport horovod\n",
-    ],
-)
-def test_only_an_import_is_warned_of(make_run: MakeRun, script: str) -> None:
-    run = make_run(script, name="train.sh" if script.startswith("#!") else "train.py")
-    run.start()
-    assert run.wait() == 0, run.output
-    assert "warning" not in run.output

@@ -14,7 +14,7 @@ from plans import example_plan
 from sbtrain_jobs.ending.grace import warning_s
 from sbtrain_jobs.layouts.ranks import agents, chief_rank, ranks_on
 from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
-from sbtrain_jobs.node_agent.trainer_command import import_path, trainer_argv
+from sbtrain_jobs.node_agent.trainer_command import HOOKS, import_path, trainer_argv
 from sbtrain_jobs.supervisor.srun_commands import (
     StepShape,
     agent_command,
@@ -184,11 +184,19 @@ def test_a_python_script_runs_in_its_users_environment(tmp_path: Path) -> None:
 
 def test_join_is_found_last(tmp_path: Path) -> None:
     plan = example_plan(script=str(tmp_path / "script/train.py"), script_dir="/home/ada")
-    assert import_path(plan, "/opt/lib") == {"PYTHONPATH": "/home/ada:/opt/lib"}
+    environ = {"PYTHONPATH": "/opt/lib"}
+    own = f"{HOOKS}:/home/ada:/opt/lib"
+    assert import_path(plan, environ) == {"PYTHONPATH": own}
     (tmp_path / "python").mkdir()
-    assert import_path(plan, "/opt/lib") == {
-        "PYTHONPATH": f"/home/ada:/opt/lib:{tmp_path}/python"
-    }
+    assert import_path(plan, environ) == {"PYTHONPATH": f"{own}:{tmp_path}/python"}
+
+
+def test_hooks_come_first_unless_they_are_turned_off() -> None:
+    plan = example_plan()
+    assert import_path(plan, {}) == {"PYTHONPATH": HOOKS}
+    assert [path.name for path in Path(HOOKS).glob("*.py")] == ["sitecustomize.py"]
+    assert import_path(plan, {"SBTRAIN_HOOKS": "0"}) == {}
+    assert import_path(example_plan(hooks=False), {}) == {}
 
 
 def test_steps_have_one_task_a_node_and_end_as_the_supervisor_says() -> None:

@@ -80,3 +80,20 @@ def test_nothing_is_reported_without_steps(desk: Desk) -> None:
     desk.clock.begin(1)
     desk.clock.flush()
     assert desk.reported == []
+
+
+def test_steps_that_ran_as_one_share_its_time(desk: Desk) -> None:
+    desk.clock.begin(1)
+    desk.hand.now += 0.75
+    desk.clock.end(3)
+    desk.clock.flush()
+    assert desk.reported == [(1, (0.25, 0.25, 0.25))]
+
+
+def test_what_was_not_a_steps_own_is_left_out(desk: Desk) -> None:
+    desk.clock.begin(1)
+    desk.hand.now += 0.75
+    desk.clock.leave_out(0.5)
+    desk.clock.end()
+    desk.clock.flush()
+    assert desk.reported == [(1, (0.25,))]

@@ -47,6 +47,17 @@ def told(tmp_path: Path) -> Told:
     return Told(tmp_path)
 
 
+def test_what_a_script_saves_by_itself_is_something_new(told: Told, tmp_path: Path) -> None:
+    told.begins(0, 1)
+    assert told.tally.saved_words(None) == "nothing new saved"
+    assert told.tally.stuck()
+    told.tally.saved_by_script(str(tmp_path / "model.pt"))
+    assert told.tally.saved_words(None) == "nothing new saved"  # it is not there yet
+    (tmp_path / "model.pt").touch()
+    assert told.tally.saved_words(None) == f"the script saved {tmp_path}/model.pt"
+    assert told.tally.stuck() == ""
+
+
 def test_complete_is_all_ranks_of_one_world_with_the_last_state_saved(told: Told) -> None:
     told.begins(0, 1)
     told.ran_to(0, 20)

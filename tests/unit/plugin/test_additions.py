@@ -13,7 +13,7 @@ from sbtrain.options.directives import read_directives
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.script import Script
-from sbtrain.submission.additions import additions
+from sbtrain.submission.additions import additions, with_options
 from sbtrain.submission.asked import Asked, ask
 from sbtrain_perf.request import NodeRange
 
@@ -78,6 +78,12 @@ def test_a_run_that_may_not_resume_is_never_requeued(theirs: str) -> None:
     found = additions(asked("--train-no-resume", script), example_plan(resumable=False)).each
     assert [one.word for one in found] == ["--no-requeue"]
     assert found[0].narrows == bool(theirs)
+
+
+def test_the_plan_says_whether_a_script_may_be_watched() -> None:
+    for flag, watched in (("--train-name=x", True), ("--train-no-hooks", False)):
+        said, plan = asked(flag), example_plan()
+        assert with_options(said, plan, additions(said, plan)).hooks == watched
 
 
 def test_every_addition_has_its_reason() -> None:

@@ -1,0 +1,110 @@
+"""The line on which a rank's hooks tell the supervisor what its script does.
+
+It has no thread and takes no orders, so that a program that forks or counts its threads is
+what it was: a message is sent as far as the socket takes it, the rest with the next one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from sbtrain_jobs.wire.messages import Hello, Message, to_line
+
+CONNECT_WITHIN_S = 2.0
+LAST_WORDS_S = 1.0
+MOST_WAITING = 10_000  # messages; older ones are dropped
+
+
+class Witness:
+    """One process that stands for a rank. What it forks is none: there all is silent.
+
+    Attributes:
+        before_end: called when the process ends in an orderly way, before the last words.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.rank = int(environ["SBTRAIN_RANK"])
+        self.before_end: list[Callable[[], None]] = []
+        self._busy = threading.Lock()
+        self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
+        self._unsent = bytearray()
+        self._stream: socket.socket | None = None
+        host, _, port = environ["SBTRAIN_CONTROL"].rpartition(":")
+        hello = Hello(
+            who="witness",
+            token=environ["SBTRAIN_TOKEN"],
+            node=int(environ["SBTRAIN_NODE"]),
+            node_name=environ.get("SLURMD_NODENAME") or socket.gethostname(),
+            rank=self.rank,
+            pid=os.getpid(),
+        )
+        with contextlib.suppress(OSError):
+            self._stream = socket.create_connection(
+                (host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S
+            )
+            self._stream.setblocking(False)
+        self.say(hello)
+        os.register_at_fork(after_in_child=self._hang_up)
+        atexit.register(self._end)
+
+    @property
+    def speaks(self) -> bool:
+        return self._stream is not None
+
+    def say(self, message: Message) -> None:
+        """Never waits, and never fails. May be called by a handler of a signal that came
+        while this very thread is in here: then the message goes with what is being sent."""
+        if not self.speaks:
+            return
+        self._waiting.append(to_line(message))
+        if self._busy.acquire(blocking=False):
+            try:
+                self._send()
+            finally:
+                self._busy.release()
+
+    def _send(self) -> None:
+        assert self._stream is not None
+        try:
+            while self._unsent or self._waiting:
+                if not self._unsent:
+                    self._unsent += self._waiting.popleft()
+                sent = self._stream.send(self._unsent, socket.MSG_NOSIGNAL)
+                del self._unsent[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up()  # the supervisor is gone
+
+    def _end(self) -> None:
+        for tell in self.before_end:
+            with contextlib.suppress(Exception):
+                tell()
+        if self._stream is None:
+            return
+        with contextlib.suppress(OSError):
+            self._stream.settimeout(LAST_WORDS_S)
+            self._stream.sendall(self._unsent + b"".join(self._waiting))
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+
+_witness: Witness | None = None
+
+
+def witness() -> Witness:
+    """That of this process. Raises KeyError or ValueError where it is no trainer's."""
+    global _witness
+    if _witness is None:
+        _witness = Witness(os.environ)
+    return _witness
