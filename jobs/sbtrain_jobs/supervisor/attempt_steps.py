@@ -88,7 +88,7 @@ class AttemptSteps:
             LaunchError: the ranks would not meet through MPI.
         """
         mpi = MpiLaunch(plugin="none")
-        if by_mpi(self._plan):
+        if by_mpi(self._plan) and len(self._plan.roles) > 1:
             mpi = mpi_launch(self._plan, self._environ)
         argv = agent_command(
             self._plan,

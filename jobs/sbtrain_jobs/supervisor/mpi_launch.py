@@ -13,8 +13,13 @@ from sbtrain_jobs.node_agent.trainer_command import first_line, trainer_argv
 from sbtrain_jobs.process import run_command
 from sbtrain_perf.request import Plan
 
-LOOK_WITHIN_S = 30.0
-_BY_LIBRARY = ("pmi2", "pmix")  # what a plan names where its site names nothing
+LOOK_WITHIN_S = 20.0
+OTHER_WAYS = (
+    "use an MPI that this Slurm can start (by pmi2: MPICH, as of pip install mpich; by pmix: "
+    "Open MPI), or start the ranks in the script with the mpirun of its own"
+)
+_OWN_CHOICE = ("", "none", "pmi2", "pmix")  # what a plan names where its site names nothing
+_MOST_COMMON = "pmix"
 # Prints what MPI the script would load; of mpich's wheel also that it is one.
 _LOOK = r"""
 import glob, os, sys
@@ -35,7 +40,7 @@ for folder in list(horovod.submodule_search_locations) if horovod and not found 
         for name, vendor in ((b"libmpi.so.40", "Open MPI"), (b"libmpi", "MPICH")):
             if name in needs and not found:
                 found = vendor
-    found = found or "none"
+    found = found or "no MPI"
 print(" ".join(found.split()))
 print("wheel" if glob.glob(os.path.join(sys.prefix, "lib", "libmpi.so.12*")) else "")
 """
@@ -50,38 +55,38 @@ class MpiLaunch:
 
 
 def mpi_launch(plan: Plan, environ: Mapping[str, str]) -> MpiLaunch:
-    """Asks the user's Python and srun. Where the user or the site names a plugin, that it is.
+    """Asks the user's Python and srun. Where the user's environment or the site names a plugin
+    of its own, that it is.
 
     Raises:
         LaunchError: srun has no plugin for the library, or the program has no MPI.
     """
-    named = environ.get("SLURM_MPI_TYPE", "")
-    if not named and plan.mpi_plugin not in _BY_LIBRARY:
-        named = plan.mpi_plugin
+    said = (environ.get("SLURM_MPI_TYPE", ""), plan.mpi_plugin)
+    named = next((name for name in said if name not in _OWN_CHOICE), "")
     python, library, of_wheel = _library(plan, environ)
-    if plan.framework == "horovod" and library == "none":
+    if plan.framework == "horovod" and library == "no MPI":
         raise LaunchError(
             f"the Horovod of {python} was built without MPI: each rank would be a world of one",
             hint="build it with HOROVOD_WITH_MPI=1, or start the ranks in the script with "
             "horovodrun --gloo",
         )
-    plugin = named or _fitting(library) or plan.mpi_plugin
+    plugin = named or _fitting(library, plan.mpi_plugin)
     there = _plugins(environ)
     if there and plugin not in there:
         raise LaunchError(
             f"{library or 'MPI'} needs srun --mpi={plugin}, which this cluster's srun does not "
             f"have ({', '.join(there)}): each rank would be a world of one",
-            hint="use an MPI that fits (pmi2: MPICH, as of pip install mpich; pmix: Open MPI), "
-            "or start the ranks in the script with the mpirun of its own",
+            hint=OTHER_WAYS,
         )
     # Lines of Slurm's pmi2 end at 1,024 bytes: the addresses of the wheel's UCX are longer.
     short = plugin == "pmi2" and of_wheel and "MPIR_CVAR_CH4_NETMOD" not in environ
     return MpiLaunch(plugin=plugin, variables={"MPIR_CVAR_CH4_NETMOD": "ofi"} if short else {})
 
 
-def _fitting(library: str) -> str:
-    if not library or library == "none":
-        return ""
+def _fitting(library: str, planned: str) -> str:
+    """planned: what fits the MPI of sbtrain's own Python, which staging uses."""
+    if not library:
+        return planned if planned in ("pmi2", "pmix") else _MOST_COMMON
     return "pmix" if "open mpi" in library.lower() else "pmi2"
 
 

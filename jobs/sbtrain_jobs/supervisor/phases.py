@@ -24,6 +24,7 @@ from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import by_mpi
 from sbtrain_jobs.staged_data import wants_staging
 from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
+from sbtrain_jobs.supervisor.mpi_launch import OTHER_WAYS
 from sbtrain_jobs.supervisor.rendezvous import Rendezvous
 from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
@@ -257,6 +258,7 @@ class AttemptPhases:
                 LaunchError.exit_code,
                 f"srun ended with exit status {event.returncode} before all agents had met; "
                 f"missing: {missing}",
+                hint=OTHER_WAYS if by_mpi(self._plan) else "",
             )
         else:
             self._begin_ending(grace_s=0.0)

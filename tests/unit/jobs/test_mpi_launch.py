@@ -46,7 +46,7 @@ def users_python(folder: Path, says: str) -> dict[str, str]:
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     path = f"{folder}/bin{os.pathsep}{os.environ['PATH']}"
-    return {"VIRTUAL_ENV": str(folder), "PATH": path, "FAKE_SRUN_MPI": "none,pmi2,pmix"}
+    return {"VIRTUAL_ENV": str(folder), "PATH": path, "FAKE_SRUN_MPI": "none,pmi2,pmix,pmix_v4"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_plugin_fits_the_library_of_the_users_python(
     environ = users_python(tmp_path, library)
     plan = supervised_run(tmp_path, SLEEPS, framework="mpi").plan
     assert mpi_launch(plan, environ).plugin == plugin
-    assert mpi_launch(plan, {**environ, "SLURM_MPI_TYPE": "none"}).plugin == "none"
+    assert mpi_launch(plan, {**environ, "SLURM_MPI_TYPE": "pmix_v4"}).plugin == "pmix_v4"
 
 
 def test_the_sites_own_plugin_wins(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_sites_own_plugin_wins(tmp_path: Path) -> None:
 def test_a_horovod_without_mpi_is_not_started(tmp_path: Path) -> None:
     plan = supervised_run(tmp_path, SLEEPS, framework="horovod").plan
     with pytest.raises(LaunchError, match="built without MPI") as caught:
-        mpi_launch(plan, users_python(tmp_path, "none"))
+        mpi_launch(plan, users_python(tmp_path, "no MPI"))
     assert "HOROVOD_WITH_MPI=1" in caught.value.hint
 
 
@@ -91,6 +91,18 @@ def test_an_srun_without_the_plugin_ends_the_run_at_once(
     assert "Open MPI v5.0.11 needs srun --mpi=pmix" in run.output
     assert "each rank would be a world of one" in run.output
     assert run.last("ended").cause == "launch-failed"
+
+
+def test_a_plugin_that_srun_cannot_load_ends_the_run_at_once(
+    made: list[SupervisedRun], tmp_path: Path
+) -> None:
+    """--mpi=list names pmix also where the library that it needs is not installed."""
+    run = mpi_run(made, tmp_path, SLEEPS)
+    run.environ = {"FAKE_SRUN_EXIT": "1"}
+    run.start()
+    assert run.wait(within_s=60) == LaunchError.exit_code
+    assert "srun ended with exit status 1 before all agents had met" in run.output
+    assert "use an MPI that this Slurm can start" in run.output
 
 
 def test_each_rank_has_an_agent_of_its_own(made: list[SupervisedRun], tmp_path: Path) -> None:
