@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
                 return 128 + signal.SIGKILL
     first = next(i for i, word in enumerate(argv) if not word.startswith("--"))
     options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:first])
-    tasks, nodes = int(options["ntasks"]), int(options["nodes"])
+    tasks = int(options["ntasks"])
+    nodes = int(options.get("nodes", tasks))
     skipped = {int(n) for n in os.environ.get("FAKE_SRUN_SKIP", "").split(",") if n}
     late_s = float(os.environ.get("FAKE_SRUN_LATE_S", "0"))
     held = Path(os.environ["FAKE_SRUN_PIDS"], "held") if late_s else None
