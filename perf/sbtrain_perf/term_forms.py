@@ -102,7 +102,8 @@ def learnt_entry(sample: Sample, coefficients: Coefficients) -> Entry | None:
     elif sample.term == "checkpoint":
         entries = (s for s in learnt.checkpoints if s.cluster == plan.cluster)
     else:
-        entries = (s for s in learnt.steps if step_key(s) == step_key(plan))
+        key = step_key(plan)
+        entries = (s for s in learnt.steps if step_key(s) == key)
     return next(iter(entries), None)
 
 

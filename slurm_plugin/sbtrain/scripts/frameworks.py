@@ -62,7 +62,7 @@ def framework_of(script: Script, *, by_user: Framework | None = None) -> Follows
         uses = script_uses(script)
     except ValueError as error:
         return Follows(framework="plain", why=f"it cannot be read as Python ({error})")
-    first = ("mpi",) if uses.ranked_by_mpi else ()
+    first = ("horovod", "mpi") if uses.ranked_by_mpi else ()
     worlds = {one.framework: one for one in uses.worlds}
     found = next((worlds[name] for name in (*first, *FRAMEWORKS) if name in worlds), None)
     if found is None:

@@ -312,7 +312,8 @@ def _nodes(settings: Sequence[Setting], options: TrainOptions) -> NodeRange:
     tasks = _tasks(settings, "ntasks")
     if tasks:
         per_node = _tasks(settings, "ntasks-per-node")
-        most = math.ceil(tasks / per_node) if per_node else tasks
+        fewest = min(asked.low, tasks)  # sbatch takes tasks a node for the most of them
+        most = max(math.ceil(tasks / per_node), fewest) if per_node else tasks
         asked = NodeRange(low=asked.low, high=min(most, asked.high or most))
     if options.nodes is not None:
         ours = options.nodes

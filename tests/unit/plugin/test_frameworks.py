@@ -62,6 +62,7 @@ def test_scripts_as_documentations_write_them_are_recognised(name: str) -> None:
         # What brings up the world counts.
         (SCRIPTS["torch_ddp"] + MPI + "MPI.COMM_WORLD.gather(loss)\n", "torch", "init_process"),
         (SCRIPTS["horovod_torch"] + MPI, "horovod", "init on line 4"),
+        (MPI + "import horovod.keras as hvd\nhvd.init(comm=MPI.COMM_WORLD)\n", "horovod", "on"),
         (SCRIPTS["horovod_keras"] + "tf.distribute.MultiWorkerMirroredStrategy()\n", "horovod",
          "init on line 4"),
         (RANK + "dist.init_process_group('gloo', rank=rank, world_size=2)\n", "mpi",

@@ -29,6 +29,7 @@ from sbtrain.submission.asked import Asked, ask
 from sbtrain.submission.job_script import JobScript, job_script
 from sbtrain_jobs.process import run_command
 from sbtrain_perf.errors import RequestError
+from sbtrain_perf.placement import roles_of
 from sbtrain_perf.request import Plan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -124,6 +125,24 @@ def test_a_range_is_narrowed_behind_the_users_words() -> None:
     added = additions(asked, example_plan(nodes=3))
     assert added.words == ("--partition=spot", "--nodes=3")
     assert asked.sbatch_words == ("-N", "2-4", "-p", "spot,urgent")
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        ("", ["--ntasks-per-node=2", "--cpus-per-task=2"]),
+        ("-c 4", ["--ntasks-per-node=2"]),
+        ("-n 4", []),
+        ("--ntasks-per-node=2", []),
+        ("--ntasks-per-gpu=1", []),
+    ],
+)
+def test_a_node_has_a_task_for_each_of_its_trainers(words: str, added: list[str]) -> None:
+    plan = example_plan(
+        workers=4, whole_nodes=False, roles=roles_of(nodes=2, servers=0, per_node=2)
+    )
+    directives = additions(asked_for(words), plan).directives
+    assert [word for word in directives if "per-task" in word or "ntasks" in word] == added
 
 
 def test_gpus_are_asked_for_once() -> None:

@@ -89,6 +89,27 @@ def test_nodes(argv: tuple[str, ...], expected: NodeRange) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "each"),
+    [
+        ((), 0),
+        (("-N2",), 0),
+        (("--ntasks-per-node=2",), 2),
+        (("-N2", "--tasks-per-node=4"), 4),
+        (("-N2", "-n4"), 2),
+        (("-N2", "-n3"), 2),
+        (("-N2", "-n2", "--ntasks-per-node=2"), 1),
+        (("--train-nodes=2", "-n8"), 4),
+        (("-n8",), 0),
+        (("-N2-4", "-n8", "--ntasks-per-node=2"), 2),
+        (("--gpus-per-task=1",), 1),
+        (("-N2", "-n4", "--gpus-per-task=1"), 2),
+    ],
+)
+def test_tasks_that_the_user_counts_are_trainers(argv: tuple[str, ...], each: int) -> None:
+    assert asked(*argv).request.workers_per_node == each
+
+
+@pytest.mark.parametrize(
     ("argv", "lines", "expected"),
     [
         (("--train-nodes=3",), "#SBATCH -N 4", NodeRange(low=3, high=3)),
