@@ -101,9 +101,8 @@ def help_text(width: int = 100) -> str:
             lines += wrapped(text, first=first, more=" " * column)
     lines.append("")
     lines += wrapped(
-        "#SBATCH and #SBTRAIN lines of the script are read too; the command line wins. Options "
-        "of sbatch that say where the run goes (-p, -N, -t, --gres ...) bind the plan; sbatch "
-        "--help lists them."
+        "#SBATCH and #SBTRAIN lines are read too, the command line wins; sbatch's options bind "
+        "the plan."
     )
     lines += ["", *(f"  {example}" for example in _EXAMPLES)]
     lines += wrapped("sbtrainctl shows runs and learns from them: sbtrainctl --help")
