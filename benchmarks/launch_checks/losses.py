@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "jobs" / "examples"
 NEEDS = {
     "mpi_numpy": "mpi4py",
     "pytorch_ddp": "torch",
-    "jax_pjit": "jax",
+    "jax_sharded": "jax",
     "horovod_torch": "horovod",
     "tensorflow_allreduce": "tensorflow",
 }

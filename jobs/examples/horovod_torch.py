@@ -1,6 +1,6 @@
 """Horovod: PyTorch, its gradients averaged by hvd.DistributedOptimizer.
 
-sbtrain -N 2 horovod_torch.py
+Run it: sbtrain -N 2 horovod_torch.py
 """
 
 import horovod.torch as hvd

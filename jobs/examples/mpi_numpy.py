@@ -1,6 +1,6 @@
 """MPI: numpy, its gradients summed by mpi4py.
 
-sbtrain -N 2 mpi_numpy.py
+Run it: sbtrain -N 2 mpi_numpy.py
 """
 
 import numpy as np

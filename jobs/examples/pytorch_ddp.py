@@ -1,6 +1,6 @@
 """PyTorch: DistributedDataParallel, started from the environment (env://).
 
-sbtrain -N 2 pytorch_ddp.py
+Run it: sbtrain -N 2 pytorch_ddp.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """TensorFlow: MultiWorkerMirroredStrategy, in a training loop of its own.
 
-sbtrain -N 2 tensorflow_allreduce.py
+Run it: sbtrain -N 2 tensorflow_allreduce.py
 """
 
 import os

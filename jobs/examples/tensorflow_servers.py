@@ -1,6 +1,6 @@
 """TensorFlow: ParameterServerStrategy, asynchronous, led by a coordinator.
 
-sbtrain -N 3 tensorflow_servers.py
+Run it: sbtrain -N 3 tensorflow_servers.py
 """
 
 import os

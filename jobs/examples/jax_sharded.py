@@ -1,6 +1,6 @@
 """JAX: one process a node (or one a GPU), data-parallel over all devices.
 
-sbtrain -N 2 jax_pjit.py
+Run it: sbtrain -N 2 jax_sharded.py
 """
 
 import jax
