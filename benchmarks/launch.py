@@ -34,8 +34,7 @@ NEEDS: Mapping[str, str] = {
     "jax_arrays": "jax",
     "horovod_torch": "horovod",
 }
-WITHIN_S = 60.0
-START_S = 30.0  # of a run that takes no time: agents, imports
+WITHIN_S = 60.0  # from the submission to the end of a run with a mistake
 
 
 @contextmanager
@@ -72,7 +71,8 @@ def first_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
 
 
 def twin_rows(environ: Mapping[str, str], place: Path, only: str) -> list[BenchRow]:
-    late = silent = false = tried = 0
+    silent = false = tried = 0
+    slowest_s = 0.0
     for number, twin in enumerate(TWINS):
         if (only and twin.script != only) or not _installed(twin.script):
             continue
@@ -83,7 +83,7 @@ def twin_rows(environ: Mapping[str, str], place: Path, only: str) -> list[BenchR
         tried += 1
         complete = found.state == "COMPLETED" or "training is complete" in found.output
         told = re.search(twin.reason, found.output) is not None
-        late += found.seconds > WITHIN_S + START_S
+        slowest_s = max(slowest_s, found.seconds)
         silent += not told
         false += complete
         _say(
@@ -93,7 +93,7 @@ def twin_rows(environ: Mapping[str, str], place: Path, only: str) -> list[BenchR
     yard = f"{tried} twins"
     return [
         BenchRow(what="mistakes that are not told", yardstick=yard, value=silent, bar=0),
-        BenchRow(what="mistakes that end too late", yardstick=yard, value=late, bar=0),
+        BenchRow(what="slowest end, s", yardstick=yard, value=slowest_s, bar=WITHIN_S),
         BenchRow(what="mistakes that are called complete", yardstick=yard, value=false, bar=0),
     ]
 
