@@ -207,7 +207,10 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def environment_of(record: ClusterRecord) -> dict[str, str]:
-    return {"SLURM_CONF": record.conf, "PATH": search_path(os.environ)}
+    # Ranks on two of its nodes are on one host: MPICH would give both nodes' shared memory one
+    # name there.
+    alone = {"MPIR_CVAR_NOLOCAL": "1"}
+    return {"SLURM_CONF": record.conf, "PATH": search_path(os.environ), **alone}
 
 
 def _options(record: ClusterRecord) -> str:

@@ -600,6 +600,9 @@ def test_a_stop_that_comes_while_it_joins_is_heard(
     environ = environment(plan_in(tmp_path), tmp_path, control=supervisor.address)
     with ends_with(EXIT_STOPPED), join(environ=environ) as run:
         stopping.join()
+        until_s = time.monotonic() + 60
+        while run._gate.stop_after is None and time.monotonic() < until_s:
+            time.sleep(0.01)
         assert list(run.steps(save=Counter().save)) == []
     assert [m for m in hear_all(supervisor) if isinstance(m, Held)]
 
