@@ -36,9 +36,11 @@ from sbtrain_jobs.wire.messages import (
     Finish,
     Formed,
     Forming,
+    Look,
     Message,
     Notice,
     PhaseDone,
+    Pulse,
     Ready,
     RoleEnded,
     Saved,
@@ -194,6 +196,8 @@ class AttemptPhases:
                 self._record.steps_done(message)
             case PhaseDone():
                 self._record.phase_done(message)
+            case Pulse():
+                self._watch.felt(message)
             case Saved(step=step) if self._noticed_s is not None:
                 self._say(f"saved step {step}")
                 self._record.write("saved", step=step, detail=message.path)
@@ -366,6 +370,8 @@ class AttemptPhases:
         for words in (*self._tally.warnings(), self._watch.warning()):
             if words:
                 self._say(f"warning: {words}")
+        if self._watch.wants_pulses():
+            self._tell_agents(Look())
         if apart := self._why_not_together():
             self._fail(LaunchError.exit_code, *apart)
 
