@@ -133,9 +133,14 @@ class WorldWatch:
             return None
         return self._wrong_world() or self._alone(over=over) or self._absent(over=over)
 
-    def warning(self) -> str:
-        """What to say where the plan names no framework, once."""
-        if self.ends_runs or self._warned or (wrong := self._wrong_world()) is None:
+    def warning(self, *, over: bool = False) -> str:
+        """What to say where the plan names no framework, once. over: all have ended."""
+        if self.ends_runs or self._warned or self._one_process:
+            return ""
+        wrong = self._wrong_world()
+        if wrong is None and len(self._steps_s) > 1:
+            wrong = self._alone(over=over)
+        if wrong is None:
             return ""
         self._warned = True
         return wrong.words

@@ -82,6 +82,7 @@ def _say_forming(where: str, **claimed: Any) -> None:
 def _say_formed(where: str, place: int, size: int) -> None:
     own = witness()
     own.say(Formed(rank=own.rank, where=where, place=place, size=size))
+    own.tell_of_end()
 
 
 # -- PyTorch -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ The supervisor (batch side) listens; node agents and trainers connect and say He
                             Pulse
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
                             Apart; Notice where no agent started it
-    witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved
+    witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved, ScriptOver
     supervisor -> agent     Start (addresses of all roles), Look, Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -150,6 +150,13 @@ class Formed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOver:
+    """The rank's script has run to its end, or failed; its process still ends."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepsOver:
     """No step is begun any more; `step` was the last. kept: all planned steps were run, and
     the state after the last is saved; said by the chief alone."""
@@ -219,6 +226,7 @@ Message = Union[
     Apart,
     Forming,
     Formed,
+    ScriptOver,
     StepsDone,
     StepsOver,
     PhaseDone,

@@ -281,3 +281,25 @@ def test_a_world_that_formed_and_that_accelerate_does_not_use(two: Watched) -> N
         two.forms(rank)
     two.watch.heard(Formed(rank=1, where="Accelerate", place=0, size=1))
     assert "worker 1 on node c2 is in a world of 1 rank (Accelerate)" in two.words()
+
+
+def test_of_a_script_without_a_framework_copies_that_train_alone_are_a_warning() -> None:
+    plain = Watched("plain")
+    plain.watch.stepped(0)
+    assert plain.watch.warning(over=True) == ""  # one rank may have work that others lack
+    plain.watch.stepped(1)
+    assert plain.watch.warning() == ""
+    plain.now_s += ALONE_FOR_S + 1.0
+    assert plain.watch.warning() == (
+        "worker 0 on node c1 and worker 1 on node c2 train alone: no world of the plan's "
+        "2 workers was formed"
+    )
+    assert plain.watch.warning(over=True) == ""
+    assert plain.watch.found(over=True) is None
+
+
+def test_copies_that_were_soon_done_are_warned_of_at_the_end() -> None:
+    plain = Watched("plain")
+    for rank in (0, 1):
+        plain.watch.stepped(rank)
+    assert "train alone" in plain.watch.warning(over=True)
