@@ -28,15 +28,16 @@ class NodeBounds:
 
 
 def node_bounds(partition: Partition, job: Job) -> NodeBounds:
-    """What the request and the partition leave. With servers, one more than they at least."""
+    """What the request and the partition leave. With servers, one more than they at least.
+    Tasks that the user counts are as many trainers, where the partition has the nodes."""
     asked = job.request.nodes
     most = min(partition.nodes, partition.max_nodes_per_job)
-    if (tasks := most_workers(job)) < math.inf:
+    low = max(asked.low, job.hardware.fewest_nodes(partition.gpus_per_node))
+    tasks = most_workers(job)
+    if tasks < math.inf:
         most = min(most, math.ceil(tasks / workers_per_node(job, partition)))
-    return NodeBounds(
-        low=max(asked.low, job.hardware.fewest_nodes(partition.gpus_per_node)),
-        high=most if asked.high is None else min(asked.high, most),
-    )
+    high = most if asked.high is None else min(asked.high, most)
+    return NodeBounds(low=max(low, high) if tasks < math.inf else low, high=high)
 
 
 def set_aside(

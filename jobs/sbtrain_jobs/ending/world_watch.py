@@ -8,22 +8,26 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from sbtrain_jobs.ending.pulses import EVERY_S, Pulses
 from sbtrain_jobs.layouts.ranks import counting_ranks
-from sbtrain_jobs.wire.messages import Formed, Forming
+from sbtrain_jobs.wire.messages import Formed, Forming, Pulse
 from sbtrain_perf.request import Framework, Plan
 from sbtrain_perf.wording import count
 
 FORM_WITHIN_S = 45.0  # since the first rank began to wait
+FORM_AT_WORK_WITHIN_S = 600.0  # the same, of ranks that compute or read before they come
+ALL_THERE_WITHIN_S = 30.0  # since the last rank began to wait, where that is later
 ALONE_FOR_S = 20.0  # since its first step, of a rank that is in no world
 SETTLE_S = 2.0  # for what others say when one has ended
 
 _WORLDS: dict[Framework, frozenset[str]] = {
-    "torch": frozenset(("torch.distributed",)),
+    "torch": frozenset(("torch.distributed", "Accelerate")),
     "jax": frozenset(("jax.distributed",)),
     "horovod": frozenset(("Horovod",)),
     "mpi": frozenset(("MPI",)),
     "tensorflow": frozenset(("MultiWorkerMirroredStrategy", "ParameterServerStrategy")),
 }
+_WHAT_COUNTS = "Accelerate"  # whatever torch.distributed made of the ranks
 _BY_IMPORT = ("MPI",)  # a library that imports mpi4py forms it, whatever the script wants
 _SERVER = "tf.distribute.Server"
 _SWITCH = "--train-no-hooks turns this watch off"
@@ -73,6 +77,8 @@ class WorldWatch:
         self._waits: dict[int, Forming] = {}
         self._formed: dict[int, Formed] = {}
         self._first_s: float | None = None  # when the first of these came
+        self._last_s = 0.0  # and the last rank that was new among them
+        self._pulses = Pulses()
         self._ended_s: dict[int, float] = {}  # with exit status 0
         self._steps_s: dict[int, float] = {}  # in no world: when its first step ended
         self._warned = False
@@ -90,10 +96,13 @@ class WorldWatch:
         ours = (
             message.where in self._worlds if self._worlds else message.where not in _BY_IMPORT
         )
-        if not ours or rank not in self._expected or rank in self._formed:
+        known = rank in self._formed and message.where != _WHAT_COUNTS
+        if not ours or rank not in self._expected or known:
             return
         if self._first_s is None:
             self._first_s = self._clock()
+        if rank not in self._said:
+            self._last_s = self._clock()
         if isinstance(message, Formed):
             self._formed[rank] = message
             self._steps_s.pop(rank, None)
@@ -108,15 +117,30 @@ class WorldWatch:
     def ended_well(self, rank: int) -> None:
         self._ended_s.setdefault(rank, self._clock())
 
+    def wants_pulses(self) -> bool:
+        """Whether nodes are to be asked now who is at work: it is late, and some are absent."""
+        if not self.ends_runs or self._first_s is None or not self._absentees():
+            return False
+        now_s = self._clock()
+        return now_s > self._first_s + FORM_WITHIN_S - 3 * EVERY_S and self._pulses.due(now_s)
+
+    def felt(self, pulse: Pulse) -> None:
+        self._pulses.heard(pulse, self._clock())
+
     def found(self, *, over: bool = False) -> NotTogether | None:
         """What is wrong by now. over: all have ended."""
         if not self.ends_runs or self._one_process:
             return None
         return self._wrong_world() or self._alone(over=over) or self._absent(over=over)
 
-    def warning(self) -> str:
-        """What to say where the plan names no framework, once."""
-        if self.ends_runs or self._warned or (wrong := self._wrong_world()) is None:
+    def warning(self, *, over: bool = False) -> str:
+        """What to say where the plan names no framework, once. over: all have ended."""
+        if self.ends_runs or self._warned or self._one_process:
+            return ""
+        wrong = self._wrong_world()
+        if wrong is None and len(self._steps_s) > 1:
+            wrong = self._alone(over=over)
+        if wrong is None:
             return ""
         self._warned = True
         return wrong.words
@@ -159,10 +183,9 @@ class WorldWatch:
             return None
         now_s = self._clock()
         where = next(iter(self._said.values())).where
-        came = self._said.keys()
-        absent = sorted(self._everyone - came - self._serving)
+        came, absent = self._said.keys(), self._absentees()
         gone = [r for r in absent if now_s > self._ended_s.get(r, now_s) + SETTLE_S]
-        if not (gone or over) and now_s < self._first_s + FORM_WITHIN_S:
+        if not (gone or over) and now_s < self._deadline_s(absent, now_s):
             return None
         if not absent:
             at = {self._waits[rank].address for rank in missing if rank in self._waits} - {""}
@@ -171,7 +194,8 @@ class WorldWatch:
                 f"{'waits' if len(missing) == 1 else 'wait'} for it{_listed(' at ', at)}"
             )
             return NotTogether(words=words, hint=_ALL_WAIT, about=min(missing))
-        about = (gone or absent)[0]
+        still = [r for r in absent if not self._pulses.at_work(r, now_s)]
+        about = (gone or still or absent)[0]
         who = "it" if len(absent) == 1 else self._describe(about)
         words = (
             f"{self._names(absent)} did not come to {where}, where {self._names(came)} "
@@ -179,6 +203,16 @@ class WorldWatch:
         )
         hint = f"every rank must come there; {_SWITCH}"
         return NotTogether(words=words, hint=hint, about=about)
+
+    def _absentees(self) -> list[int]:
+        return sorted(self._everyone - self._said.keys() - self._serving)
+
+    def _deadline_s(self, absent: Iterable[int], now_s: float) -> float:
+        assert self._first_s is not None
+        if not absent:
+            return max(self._first_s + FORM_WITHIN_S, self._last_s + ALL_THERE_WITHIN_S)
+        at_work = all(self._pulses.at_work(rank, now_s) for rank in absent)
+        return self._first_s + (FORM_AT_WORK_WITHIN_S if at_work else FORM_WITHIN_S)
 
     def _alone(self, *, over: bool) -> NotTogether | None:
         """Steps are taken in no world."""
@@ -201,7 +235,12 @@ class WorldWatch:
     def _what_became_of(self, rank: int) -> str:
         if rank in self._ended_s:
             return "ended with exit status 0"
-        return f"runs, and has not said a word of it for {FORM_WITHIN_S:g} s"
+        assert self._first_s is not None
+        now_s = self._clock()
+        waited = f"has not come within {now_s - self._first_s:.0f} s"
+        if self._pulses.at_work(rank, now_s):
+            return f"is still at work, and {waited}"
+        return f"runs, neither computes nor reads, and {waited}"
 
     def _names(self, ranks: Iterable[int]) -> str:
         names = [self._describe(rank) for rank in sorted(ranks)]

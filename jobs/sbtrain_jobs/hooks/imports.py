@@ -16,6 +16,7 @@ from typing import Any
 WORLDS = frozenset(
     (
         "torch.distributed.distributed_c10d",
+        "accelerate.state",
         "jax.distributed",
         "horovod.common.basics",
         "mpi4py.MPI",

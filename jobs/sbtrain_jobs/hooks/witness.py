@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from sbtrain_jobs.wire.messages import Hello, Message, to_line
+from sbtrain_jobs.wire.messages import Hello, Message, ScriptOver, to_line
 
 CONNECT_WITHIN_S = 2.0
 LAST_WORDS_S = 1.0
@@ -35,6 +35,7 @@ class Witness:
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._unsent = bytearray()
         self._stream: socket.socket | None = None
+        self._tells_of_end = False
         host, _, port = environ["SBTRAIN_CONTROL"].rpartition(":")
         hello = Hello(
             who="witness",
@@ -68,6 +69,13 @@ class Witness:
                 self._send()
             finally:
                 self._busy.release()
+
+    def tell_of_end(self) -> None:
+        """Say when the script is over, before what has been registered until now is done: a
+        framework's own end may wait for other ranks."""
+        if not self._tells_of_end:
+            self._tells_of_end = True
+            atexit.register(lambda: self.say(ScriptOver(rank=self.rank)))
 
     def _send(self) -> None:
         assert self._stream is not None

@@ -15,6 +15,7 @@ from sbtrain_jobs.hooks.witness import witness
 from sbtrain_jobs.wire.messages import Formed, Forming
 
 TORCH = "torch.distributed"
+ACCELERATE = "Accelerate"
 JAX = "jax.distributed"
 HOROVOD = "Horovod"
 MPI = "MPI"
@@ -31,6 +32,8 @@ def slip_into(module: ModuleType) -> None:
     if module.__name__ == "torch.distributed.distributed_c10d":
         place = functools.partial(_torch_place, module)
         _tell_of(module, "init_process_group", where=TORCH, place=place, claim=_torch_claim)
+    elif module.__name__ == "accelerate.state":
+        _tell_of_state(module.AcceleratorState)
     elif module.__name__ == "jax.distributed":
         _tell_of(module, "initialize", where=JAX, place=_jax_place, claim=_jax_claim)
     elif module.__name__ == "horovod.common.basics":
@@ -79,6 +82,7 @@ def _say_forming(where: str, **claimed: Any) -> None:
 def _say_formed(where: str, place: int, size: int) -> None:
     own = witness()
     own.say(Formed(rank=own.rank, where=where, place=place, size=size))
+    own.tell_of_end()
 
 
 # -- PyTorch -----------------------------------------------------------------------------
@@ -104,6 +108,25 @@ def _torch_claim(
 
 def _torch_place(module: ModuleType, *_: Any, **__: Any) -> tuple[int, int]:
     return module.get_rank(), module.get_world_size()
+
+
+# -- Accelerate --------------------------------------------------------------------------
+
+
+def _tell_of_state(state: Any) -> None:
+    """Accelerate may leave alone each rank of a world that formed: only it knows. The state is
+    made anew again and again, and is the same one."""
+    original = state.__init__
+
+    @functools.wraps(original)
+    def told_of(self: Any, *args: Any, **named: Any) -> None:
+        new = not state._shared_state
+        original(self, *args, **named)
+        if new:
+            with contextlib.suppress(Exception):
+                _say_formed(ACCELERATE, self.process_index, self.num_processes)
+
+    state.__init__ = told_of
 
 
 # -- JAX ---------------------------------------------------------------------------------

@@ -18,13 +18,15 @@ from sbtrain_perf.request import Framework, Plan, Role
 class Place:
     """A trainer's place in the world of its plan.
 
-    addresses[r] is host:port of plan.roles[r]. gpus: how many the trainer sees.
+    addresses[r] is host:port of plan.roles[r]. gpus: how many the trainer sees. accelerators:
+    its node may have other devices than CPUs, or the user says on what it computes.
     """
 
     plan: Plan
     rank: int
     addresses: tuple[str, ...]
     gpus: int = 0
+    accelerators: bool = True
 
     @property
     def role(self) -> Role:

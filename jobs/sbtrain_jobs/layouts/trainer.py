@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sbtrain_jobs.layouts.convention import Place, convention_of
-from sbtrain_jobs.layouts.environment import ROLE, RunContext, run_environment
+from sbtrain_jobs.layouts.environment import ON_CPUS, ROLE, RunContext, run_environment
 from sbtrain_jobs.layouts.ranks import local_workers
 from sbtrain_perf.request import Plan
 from sbtrain_perf.values import dataclass
@@ -18,10 +18,12 @@ _GPU_PER_TASK = ("SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_PER_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext(RunContext):
-    """What one trainer's environment is made of; addresses[r] is host:port of plan.roles[r]."""
+    """What one trainer's environment is made of; addresses[r] is host:port of plan.roles[r].
+    accelerators: there may be other devices than CPUs on the node."""
 
     rank: int
     addresses: tuple[str, ...]
+    accelerators: bool = True
 
 
 def role_environment(
@@ -36,6 +38,7 @@ def role_environment(
         rank=context.rank,
         addresses=context.addresses,
         gpus=len(_listed(next(iter(devices.values()), ""))),
+        accelerators=context.accelerators or ON_CPUS in environ,
     )
     return {
         **run_environment(plan, context),

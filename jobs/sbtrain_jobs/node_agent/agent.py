@@ -25,6 +25,7 @@ from sbtrain_jobs.layouts.slurm_task import task_environment
 from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.cpu_share import allowed_cores, kept_on, own_cpus, thread_variables
 from sbtrain_jobs.node_agent.held_port import HeldPort
+from sbtrain_jobs.node_agent.pulse import has_accelerators, pulse
 from sbtrain_jobs.node_agent.temporary import temporary_folder
 from sbtrain_jobs.node_agent.trainer_command import (
     first_line,
@@ -37,7 +38,16 @@ from sbtrain_jobs.node_agent.trainer_streams import LogFile, TrainerStreams
 from sbtrain_jobs.run_folder import RunFolder
 from sbtrain_jobs.signals import catch, notice_signals, signal_named
 from sbtrain_jobs.staged_data import staged_paths
-from sbtrain_jobs.wire.messages import Finish, Hello, Message, Notice, Ready, RoleEnded, Start
+from sbtrain_jobs.wire.messages import (
+    Finish,
+    Hello,
+    Look,
+    Message,
+    Notice,
+    Ready,
+    RoleEnded,
+    Start,
+)
 from sbtrain_jobs.wire.messages import from_line as message_from_line
 from sbtrain_jobs.wire.reach import connect_first, send_message
 from sbtrain_perf.codec import read_plan
@@ -136,6 +146,8 @@ class Agent:
             match event:
                 case Start() if not self._trainers and not finishing:
                     self._start(event)
+                case Look():
+                    self._say_pulses()
                 case Finish():
                     finishing = True
                     self._finish(event)
@@ -176,6 +188,7 @@ class Agent:
                 data=self._data,
                 control=self._control,
                 token=self._environ["SBTRAIN_TOKEN"],
+                accelerators=has_accelerators(),
             )
             if rank == chief_rank(self._plan):
                 port.share()
@@ -237,6 +250,11 @@ class Agent:
             if trainer.returncode is not None and trainer.rank not in self._reported:
                 self._reported.add(trainer.rank)
                 self._say(RoleEnded(rank=trainer.rank, returncode=trainer.returncode))
+
+    def _say_pulses(self) -> None:
+        for trainer in self._trainers:
+            if trainer.returncode is None:
+                self._say(pulse(trainer.rank, trainer.pid))
 
     def _running(self) -> bool:
         return any(trainer.returncode is None for trainer in self._trainers)

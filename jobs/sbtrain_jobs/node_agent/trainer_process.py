@@ -55,6 +55,10 @@ class TrainerProcess:
         self._term_at_s: float | None = None
         self._kill_at_s: float | None = None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def look(self) -> bool:
         """Copy new output, kill when its grace is over; whether it has ended, and all of its
         output is copied."""

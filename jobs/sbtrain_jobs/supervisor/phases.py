@@ -16,6 +16,7 @@ from typing import Literal
 
 from sbtrain_jobs.batch_step import BatchStep
 from sbtrain_jobs.ending.cause import CauseFound
+from sbtrain_jobs.ending.first_failure import FirstFailure
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
@@ -36,12 +37,15 @@ from sbtrain_jobs.wire.messages import (
     Finish,
     Formed,
     Forming,
+    Look,
     Message,
     Notice,
     PhaseDone,
+    Pulse,
     Ready,
     RoleEnded,
     Saved,
+    ScriptOver,
     Start,
     StepsDone,
 )
@@ -81,6 +85,7 @@ class AttemptPhases:
             plan, tell=self._tell_trainer, say=self._say, stopped=self._all_stopped
         )
         self._tally = self._world.tally
+        self._failures = FirstFailure()
         self._watch = WorldWatch(plan, describe=self._roster.describe)
         self._notice = EndNotice(record)
         self._noticed_s: float | None = None
@@ -167,6 +172,8 @@ class AttemptPhases:
         match message:
             case Forming() | Formed():
                 self._watch.heard(message)
+            case ScriptOver():
+                self._failures.script_over(rank)
             case Saved(path=path):
                 self._tally.saved_by_script(path)
             case StepsDone() if not self._tally.has_joined(rank):
@@ -194,6 +201,8 @@ class AttemptPhases:
                 self._record.steps_done(message)
             case PhaseDone():
                 self._record.phase_done(message)
+            case Pulse():
+                self._watch.felt(message)
             case Saved(step=step) if self._noticed_s is not None:
                 self._say(f"saved step {step}")
                 self._record.write("saved", step=step, detail=message.path)
@@ -217,6 +226,7 @@ class AttemptPhases:
                     self._role_ended(rank, returncode)
 
     def _role_ended(self, rank: int, returncode: int) -> None:
+        self._failures.ended(rank, returncode)
         if returncode == 0:
             self._tally.ended_well(rank)
             self._watch.ended_well(rank)
@@ -227,14 +237,19 @@ class AttemptPhases:
         self._world.ended(rank)
         if self._phase != "training":
             return
-        if returncode != 0 and self._noticed_s is None:
-            said = last_words(self._folder, self._roster.role_name(rank))
-            ended = f"{self._roster.describe(rank)} {how_it_ended(returncode)}"
-            self._fail(returncode, ended, hint=said)
-        elif self._roster.all_ended:
+        self._look_for_failure()
+        if self._phase == "training" and self._roster.all_ended:
             self._begin_ending(grace_s=0.0)
         elif returncode == 0 and (left := self._tally.left_behind(rank)):
             self._say(f"warning: {left}, with exit status 0; the others go on")
+
+    def _look_for_failure(self, *, at_last: bool = False) -> None:
+        first = self._failures.found(at_last=at_last) if self._noticed_s is None else None
+        if first is None:
+            return
+        said = last_words(self._folder, self._roster.role_name(first.rank))
+        ended = f"{self._roster.describe(first.rank)} {how_it_ended(first.returncode)}"
+        self._fail(first.returncode, ended, hint=said)
 
     def _step_ended(self, event: StepEnded) -> None:
         self._steps.ended()
@@ -261,6 +276,7 @@ class AttemptPhases:
                 hint=OTHER_WAYS if by_mpi(self._plan) else "",
             )
         else:
+            self._look_for_failure(at_last=True)
             self._begin_ending(grace_s=0.0)
             self._end_by_s = time.monotonic() + LAST_WORDS_S
 
@@ -279,10 +295,9 @@ class AttemptPhases:
 
     def _say_finished(self) -> None:
         """Once, behind the trainers' own last lines."""
-        if self._closing_by_s is None:
-            return
-        self._closing_by_s = None
-        if self._why_not_together(over=True) is None:  # that is an error, said by itself
+        due, self._closing_by_s = self._closing_by_s is not None, None
+        if due and self._why_not_together(over=True) is None:  # that error is said by itself
+            self._say_warnings(over=True)
             self._say(self._tally.last_word())
 
     # -- stopping ----------------------------------------------------------------------
@@ -347,6 +362,7 @@ class AttemptPhases:
         if self._phase != "training":
             return
         if self._noticed_s is None:
+            self._look_for_failure()
             self._look_for_absent()
             return
         if not is_named(self._notice.cause) and now_s >= self._ask_again_s:
@@ -363,22 +379,24 @@ class AttemptPhases:
             self._begin_ending(grace_s=0.0)
 
     def _look_for_absent(self) -> None:
-        for words in (*self._tally.warnings(), self._watch.warning()):
-            if words:
-                self._say(f"warning: {words}")
+        self._say_warnings()
+        if self._watch.wants_pulses():
+            self._tell_agents(Look())
         if apart := self._why_not_together():
             self._fail(LaunchError.exit_code, *apart)
+
+    def _say_warnings(self, *, over: bool = False) -> None:
+        for words in filter(None, (*self._tally.warnings(), self._watch.warning(over=over))):
+            self._say(f"warning: {words}")
 
     def _why_not_together(self, *, over: bool = False) -> tuple[str, str] | None:
         """In words, and what to do. over: all have ended."""
         if deserted := self._tally.deserted:
             return deserted, DESERTED_HINT
         if found := self._watch.found(over=over):
-            about = found.about
-            log = (
-                "" if about is None else self._folder.trainer_log(self._roster.role_name(about))
-            )
-            return found.words, f"{found.hint}\nits log: {log}" if log else found.hint
+            name = "" if found.about is None else self._roster.role_name(found.about)
+            log = f"\nits log: {self._folder.trainer_log(name)}" if name else ""
+            return found.words, f"{found.hint}{log}"
         return None
 
     def _window_s(self) -> float:

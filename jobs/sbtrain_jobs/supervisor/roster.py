@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sbtrain_jobs.layouts.ranks import agents, chief_rank, role_name
 from sbtrain_jobs.wire.control import Peer
 from sbtrain_perf.request import Plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleFailure:
-    rank: int
-    returncode: int
 
 
 class Roster:
@@ -30,7 +23,6 @@ class Roster:
         self._lost: set[int] = set()
         self._ended: dict[int, int] = {}
         self.started = False  # trainers run, or are about to
-        self.failure: RoleFailure | None = None  # the first
 
     def joined(self, peer: Peer) -> bool:
         """Whether the peer has a place in the plan."""
@@ -69,8 +61,6 @@ class Roster:
         if not 0 <= rank < len(self._plan.roles) or rank in self._ended:
             return False
         self._ended[rank] = returncode
-        if returncode != 0 and self.failure is None:
-            self.failure = RoleFailure(rank=rank, returncode=returncode)
         return True
 
     @property

@@ -2,11 +2,12 @@
 
 The supervisor (batch side) listens; node agents and trainers connect and say Hello first.
 
-    agent   -> supervisor   Hello, Ready (address of every role it starts), RoleEnded, Notice
+    agent   -> supervisor   Hello, Ready (address of every role it starts), RoleEnded, Notice,
+                            Pulse
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
                             Apart; Notice where no agent started it
-    witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved
-    supervisor -> agent     Start (addresses of all roles), Finish
+    witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved, ScriptOver
+    supervisor -> agent     Start (addresses of all roles), Look, Finish
     supervisor -> trainer   Hold, StopAfter
 
 Stopping at an agreed step: on a preemption notice the supervisor sends Hold to every
@@ -91,6 +92,23 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Say a Pulse of each trainer that runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """What a trainer and its children have computed and read since they began, and whether one
+    of them waits for a disk or a filesystem right now. faults: pages that had to be read."""
+
+    rank: int
+    cpu_s: float
+    io_bytes: int
+    faults: int
+    on_disk: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun:
     """The loop of steps begins after step `start`. saves: it has a function that saves."""
 
@@ -129,6 +147,13 @@ class Formed:
     where: str
     place: int
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOver:
+    """The rank's script has run to its end, or failed; its process still ends."""
+
+    rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +220,13 @@ Message = Union[
     RoleEnded,
     Notice,
     Finish,
+    Look,
+    Pulse,
     StepsBegun,
     Apart,
     Forming,
     Formed,
+    ScriptOver,
     StepsDone,
     StepsOver,
     PhaseDone,

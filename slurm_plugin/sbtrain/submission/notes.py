@@ -92,8 +92,8 @@ def plan_notes(plan: Plan, settings: Sequence[Setting]) -> Iterator[str]:
     tasks = _number(last_value(settings, "ntasks"))
     if tasks and tasks != plan.workers:
         yield (
-            f"--ntasks={tasks} bounds the number of trainers and no more: the plan has "
-            f"{plan.workers}, on {count(plan.nodes, 'node')}"
+            f"--ntasks={tasks} is not what the plan has: {count(plan.workers, 'trainer')}, on "
+            f"{count(plan.nodes, 'node')}; -N and --ntasks-per-node say how many each node runs"
         )
     planned = plan.gpus_per_node
     if not planned:

@@ -31,7 +31,11 @@ def world(framework: Framework, *, nodes: int = 2, per_node: int = 2) -> Plan:
 
 
 def environment(
-    plan: Plan, rank: int, environ: Mapping[str, str] | None = None
+    plan: Plan,
+    rank: int,
+    environ: Mapping[str, str] | None = None,
+    *,
+    accelerators: bool = True,
 ) -> dict[str, str]:
     context = RoleContext(
         rank=rank,
@@ -42,6 +46,7 @@ def environment(
         data=(),
         control="10.0.0.9:5000",
         token="secret",
+        accelerators=accelerators,
     )
     return role_environment(plan, context, environ or {})
 
@@ -71,6 +76,15 @@ def test_torch_knows_rank_world_and_node() -> None:
     assert [values[name] for name in ("RANK", "LOCAL_RANK", "NODE_RANK")] == ["3", "1", "1"]
     assert (values["WORLD_SIZE"], values["LOCAL_WORLD_SIZE"]) == ("4", "2")
     assert (values["MASTER_ADDR"], values["MASTER_PORT"]) == ("10.0.0.0", "4000")
+
+
+def test_ranks_of_accelerate_meet_on_a_node_of_cpus_too() -> None:
+    """Accelerate looks for others among ranks that have GPUs, unless it is told otherwise."""
+    name = "ACCELERATE_USE_CPU"
+    assert environment(world("torch"), 1, accelerators=False)[name] == "true"
+    assert name not in environment(world("torch"), 1)
+    own = environment(world("torch"), 1, {name: "false"}, accelerators=False)
+    assert name not in own
 
 
 def test_jax_gets_an_address_that_needs_no_name_and_all_gpus_that_it_sees() -> None:

@@ -6,13 +6,15 @@ import pytest
 
 from plans import example_plan
 from sbtrain_jobs.ending.world_watch import (
+    ALL_THERE_WITHIN_S,
     ALONE_FOR_S,
+    FORM_AT_WORK_WITHIN_S,
     FORM_WITHIN_S,
     SETTLE_S,
     NotTogether,
     WorldWatch,
 )
-from sbtrain_jobs.wire.messages import Formed, Forming
+from sbtrain_jobs.wire.messages import Formed, Forming, Pulse
 from sbtrain_perf.request import Framework, Role
 
 TORCH = "torch.distributed"
@@ -37,6 +39,15 @@ class Watched:
     def forms(self, rank: int, *, place: int | None = None, size: int = 2) -> None:
         at = rank if place is None else place
         self.watch.heard(Formed(rank=rank, where=TORCH, place=at, size=size))
+
+    def works(self, rank: int, *, seconds: float, **grows: object) -> None:
+        """Passes some time, in which the rank's node is asked as often as is wanted."""
+        for moment in range(int(seconds)):
+            self.now_s += 1.0
+            if self.watch.wants_pulses():
+                values = {"cpu_s": 0.0, "io_bytes": 0, "faults": 0, "on_disk": False}
+                values |= {name: moment * step for name, step in grows.items()}  # type: ignore[operator]
+                self.watch.felt(Pulse(rank=rank, **values))  # type: ignore[arg-type]
 
     def later(self, seconds: float) -> NotTogether | None:
         self.now_s += seconds
@@ -97,7 +108,7 @@ def test_a_rank_that_does_not_come_is_named(two: Watched) -> None:
     assert found.about == 1
     assert found.words == (
         "worker 1 on node c2 did not come to torch.distributed, where worker 0 on node c1 "
-        "waits: it runs, and has not said a word of it for 45 s"
+        "waits: it runs, neither computes nor reads, and has not come within 46 s"
     )
 
 
@@ -213,3 +224,82 @@ def test_a_chief_waits_for_servers_and_workers() -> None:
     assert found.words.startswith("rank 3 did not come to ParameterServerStrategy")
     watch.heard(Formed(rank=0, where="ParameterServerStrategy", place=0, size=2))
     assert watch.found(over=True) is None
+
+
+@pytest.mark.parametrize("sign", [{"cpu_s": 0.3}, {"io_bytes": 1 << 19}, {"faults": 30}])
+def test_a_rank_that_works_before_it_comes_is_given_longer(
+    two: Watched, sign: dict[str, float]
+) -> None:
+    two.waits(0)
+    two.works(1, seconds=FORM_AT_WORK_WITHIN_S - 5.0, **sign)
+    assert two.watch.found() is None
+    two.works(1, seconds=10.0, **sign)
+    assert "worker 1 on node c2 did not come" in two.words()
+    assert "is still at work, and has not come within 60" in two.words()
+
+
+def test_a_rank_that_only_polls_stands_still(two: Watched) -> None:
+    two.waits(0)
+    two.works(1, seconds=FORM_WITHIN_S + 1.0, cpu_s=0.01, io_bytes=100)
+    assert "it runs, neither computes nor reads, and has not come within 46 s" in two.words()
+
+
+def test_of_two_absent_ranks_the_one_that_stands_still_is_named() -> None:
+    three = Watched(workers=3)
+    three.waits(0, size=3)
+    three.works(1, seconds=FORM_WITHIN_S + 1.0, cpu_s=1.0)
+    assert "worker 2 on node c3 runs, neither computes nor reads" in three.words()
+
+
+def test_a_rank_that_came_late_still_has_time_to_meet_the_others(two: Watched) -> None:
+    two.waits(0)
+    two.works(1, seconds=100.0, cpu_s=1.0)
+    two.waits(1)
+    assert two.later(ALL_THERE_WITHIN_S - 1.0) is None
+    found = two.later(2.0)
+    assert found is not None
+    assert "did not form" in found.words
+
+
+def test_nobody_is_asked_for_signs_before_it_is_late_nor_when_all_are_there(
+    two: Watched,
+) -> None:
+    two.waits(0)
+    two.now_s += 25.0
+    assert not two.watch.wants_pulses()
+    two.now_s += 10.0
+    assert two.watch.wants_pulses()
+    assert not two.watch.wants_pulses()  # just asked
+    two.waits(1)
+    two.now_s += 10.0
+    assert not two.watch.wants_pulses()
+
+
+def test_a_world_that_formed_and_that_accelerate_does_not_use(two: Watched) -> None:
+    for rank in (0, 1):
+        two.waits(rank)
+        two.forms(rank)
+    two.watch.heard(Formed(rank=1, where="Accelerate", place=0, size=1))
+    assert "worker 1 on node c2 is in a world of 1 rank (Accelerate)" in two.words()
+
+
+def test_of_a_script_without_a_framework_copies_that_train_alone_are_a_warning() -> None:
+    plain = Watched("plain")
+    plain.watch.stepped(0)
+    assert plain.watch.warning(over=True) == ""  # one rank may have work that others lack
+    plain.watch.stepped(1)
+    assert plain.watch.warning() == ""
+    plain.now_s += ALONE_FOR_S + 1.0
+    assert plain.watch.warning() == (
+        "worker 0 on node c1 and worker 1 on node c2 train alone: no world of the plan's "
+        "2 workers was formed"
+    )
+    assert plain.watch.warning(over=True) == ""
+    assert plain.watch.found(over=True) is None
+
+
+def test_copies_that_were_soon_done_are_warned_of_at_the_end() -> None:
+    plain = Watched("plain")
+    for rank in (0, 1):
+        plain.watch.stepped(rank)
+    assert "train alone" in plain.watch.warning(over=True)

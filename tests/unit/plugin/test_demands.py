@@ -204,7 +204,7 @@ def test_a_total_of_gpus_takes_the_nodes_that_hold_them(
     ("words", "note"),
     [
         ("-n 3 -N 2 --train-layout=allreduce", ""),
-        ("-p big -n 9", "--ntasks=9 bounds the number of trainers and no more: the plan has"),
+        ("-p big -n 9", "--ntasks=9 is not what the plan has"),
         ("-p plain -N 2 --ntasks-per-node=4 --train-layout=allreduce", ""),
         ("-p plain -c 4", "had its 16 cores; --cpus-per-task gives them 4, so they will be"),
         (

@@ -121,5 +121,8 @@ def test_a_script_that_spawns_the_processes_of_its_node_is_started_once_there() 
     )
     assert follows(text).alone
     assert framework_of(script(text), by_user="mpi") == Follows(
-        framework="mpi", why="as --train-layout says", alone=True
+        framework="mpi",
+        why="as --train-layout says, though it calls init_process_group on line 4: PyTorch's "
+        "env:// convention",
+        alone=True,
     )

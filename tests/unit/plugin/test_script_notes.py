@@ -110,7 +110,12 @@ def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
             "ranks",
             "rank, 2 on each node: it follows Horovod's world (init on line 3)",
         ),
-        (HOROVOD, ("--train-layout=mpi",), "ranks", "MPI's world (as --train-layout says)"),
+        (
+            HOROVOD,
+            ("--train-layout=mpi",),
+            "ranks",
+            "MPI's world (as --train-layout says, though it calls init on line",
+        ),
         ("#!/bin/bash\n#SBTRAIN --train-launch=ranks\nsrun x\n", (), "ranks", "every rank"),
     ],
 )

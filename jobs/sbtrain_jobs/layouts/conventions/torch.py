@@ -4,6 +4,7 @@ follow: rank and world in variables, and the address of a store that rank 0 open
 from __future__ import annotations
 
 from sbtrain_jobs.layouts.convention import Convention, Place
+from sbtrain_jobs.layouts.environment import ON_CPUS
 from sbtrain_jobs.layouts.ranks import first_worker, local_workers
 
 
@@ -14,7 +15,9 @@ def variables(place: Place) -> dict[str, str]:
         return {}
     host, _, port = place.addresses[first_worker(plan)].rpartition(":")
     local = local_workers(plan, role.node)
+    on_cpus = {} if place.accelerators else {ON_CPUS: "true"}
     return {
+        **on_cpus,
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
         "RANK": str(role.index),
