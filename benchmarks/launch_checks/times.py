@@ -113,17 +113,31 @@ def _timed(found: Try) -> Timed | None:
     logs = found.run_folder.glob("attempts/*/*.log")
     said = [one for log in logs for one in _CLOCK.findall(log.read_text(errors="replace"))]
     clocks = [(int(rank), np.array(list(map(float, times.split())))) for rank, times in said]
-    learnt, clock = step_seconds(timings), step_seconds(_as_logged(timings, clocks))
+    by_clock = _as_logged(timings, clocks)
+    shared = [
+        min(len(ours.seconds), len(own.seconds))
+        for ours, own in zip(timings.ranks, by_clock.ranks, strict=False)
+    ]
+    last = min(shared, default=0)  # of the very first step some clocks know nothing
+    timings, by_clock = _last_steps(timings, last), _last_steps(by_clock, last)
+    learnt, clock = step_seconds(timings), step_seconds(by_clock)
     if learnt is None or clock is None:
         return None
-    lead = next(seconds for rank, seconds in clocks if rank == 0)
     return Timed(
         planned=timings.prediction.step_s,
         learnt=learnt,
         clock=clock,
         logged=float(np.median(timings.ranks[0].seconds[10:])),
-        own=float(np.median(lead[10:])),
+        own=float(np.median(by_clock.ranks[0].seconds[10:])),
     )
+
+
+def _last_steps(timings: AttemptTimings, count: int) -> AttemptTimings:
+    ranks = tuple(
+        dataclasses.replace(one, step=one.step[-count:], seconds=one.seconds[-count:])
+        for one in timings.ranks
+    )
+    return dataclasses.replace(timings, ranks=ranks)
 
 
 def _as_logged(timings: AttemptTimings, clocks: list[tuple[int, np.ndarray]]) -> AttemptTimings:
@@ -136,6 +150,6 @@ def _as_logged(timings: AttemptTimings, clocks: list[tuple[int, np.ndarray]]) ->
             seconds=seconds,
             samples_per_step=0,
         )
-        for rank, seconds in clocks
+        for rank, seconds in sorted(clocks, key=lambda one: one[0])
     )
     return dataclasses.replace(timings, ranks=ranks)

@@ -25,15 +25,26 @@ def slip_into(module: ModuleType) -> None:
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
         return
     if module.__name__ == "torch.optim.optimizer":
+        module.register_optimizer_step_pre_hook(_steps)
         module.register_optimizer_step_post_hook(_stepped)
     else:
         _count_batches(module._BaseDataLoaderIter)
 
 
+_under_way: set[int] = set()  # optimisers that began a step, and have not been counted
+
+
+def _steps(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if not torch.compiler.is_compiling():
+        _under_way.add(id(optimizer))
+
+
 def _stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Costs a step some microseconds."""
-    if torch.compiler.is_compiling():
+    """Costs a step some microseconds. A step that calls that of the class above it, as
+    Horovod's does, is told of twice, and is one."""
+    if torch.compiler.is_compiling() or id(optimizer) not in _under_way:
         return
+    _under_way.discard(id(optimizer))
     try:
         if _leader.leads(id(optimizer)):
             times = step_times()

@@ -211,7 +211,11 @@ class Data(Dataset):
         return torch.full((4,), float(row))
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+class Wrapped(torch.optim.SGD):  # as Horovod's
+    def step(self, closure=None):
+        return super().step(closure)
+torch.optim.SGD(model.parameters())  # its step tells too, from here on
+optimizer = Wrapped(model.parameters(), lr=1e-4)
 train, valid = DataLoader(Data(20, 0.01), batch_size=4), DataLoader(Data(4, 0.25))
 for epoch in range(3):
     for number, x in enumerate(train):
