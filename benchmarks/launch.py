@@ -1,7 +1,7 @@
 """Whether scripts as their frameworks' documentation writes them come up right at the first
 try, and whether mistakes in them are told.
 
-    benchmarks/launch.py [--only first|twins|loss|ports] [--script NAME]
+    benchmarks/launch.py [--only first|twins|loss|ports|times|overhead] [--script NAME]
 
 Prints a table, writes build/bench-launch.json, exits 1 where a bar is missed.
 """
@@ -19,7 +19,9 @@ from pathlib import Path
 
 from bench_table import BenchRow, finish
 from launch_checks.losses import loss_rows
+from launch_checks.overhead import overhead_rows
 from launch_checks.ports import port_rows
+from launch_checks.times import times_rows
 from launch_checks.tries import try_script
 from launch_checks.twins import TWINS
 
@@ -132,6 +134,8 @@ PARTS: Mapping[str, Part] = {
     "twins": twin_rows,
     "loss": loss_rows,
     "ports": port_rows,
+    "times": times_rows,
+    "overhead": overhead_rows,
 }
 
 

@@ -29,6 +29,8 @@ TOO_OLD = ("3.6", "3.7", "3.8")
 SLIPPED_IN = ["sbtrain_jobs.hooks.imports", "sbtrain_jobs.hooks.path.sitecustomize"]
 READERS = [f"sbtrain_staging.readers.{name}" for name in ("reader", "streaming", "row_batches")]
 GLUE = {  # of a framework, which such a file imports at its head: whoever asks for it has it
+    "sbtrain_jobs.hooks.jax_steps": {"jax"},
+    "sbtrain_jobs.hooks.tensorflow_steps": {"tensorflow"},
     "sbtrain_jobs.hooks.torch_steps": {"torch"},
     "sbtrain_jobs.hooks.worlds": {"jax"},
     "sbtrain_jobs.layouts.tensorflow": {"tensorflow"},

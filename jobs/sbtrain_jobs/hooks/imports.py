@@ -29,6 +29,14 @@ STEPS_OF_TORCH = frozenset(("torch.optim.optimizer", "torch.utils.data.dataloade
 STEPS_OF_KERAS = frozenset(  # 3, and what came before it
     ("keras.src.callbacks.callback_list", "keras.src.callbacks", "tf_keras.src.callbacks")
 )
+STEPS_OF_TENSORFLOW = frozenset(
+    (
+        "tensorflow.python.eager.backprop",
+        "tensorflow.python.eager.polymorphic_function.polymorphic_function",
+        "tensorflow.python.distribute.coordinator.cluster_coordinator",
+    )
+)
+STEPS_OF_JAX = frozenset(("jax", "jax._src.interpreters.ad"))
 SAVES = frozenset(
     (
         "torch.serialization",
@@ -39,7 +47,8 @@ SAVES = frozenset(
         "orbax.checkpoint.checkpoint_manager",
     )
 )
-WATCHED = WORLDS | STEPS_OF_TORCH | STEPS_OF_KERAS | SAVES
+STEPS = STEPS_OF_TORCH | STEPS_OF_KERAS | STEPS_OF_TENSORFLOW | STEPS_OF_JAX
+WATCHED = WORLDS | STEPS | SAVES
 
 _sought: set[str] = set()  # what is being looked for right now
 
@@ -98,6 +107,14 @@ def _after(name: str, module: ModuleType) -> None:
         from sbtrain_jobs.hooks import keras_steps
 
         keras_steps.slip_into(module)
+    elif name in STEPS_OF_TENSORFLOW:
+        from sbtrain_jobs.hooks import tensorflow_steps
+
+        tensorflow_steps.slip_into(module)
+    elif name in STEPS_OF_JAX:
+        from sbtrain_jobs.hooks import jax_steps
+
+        jax_steps.slip_into(module)
     elif name in SAVES:
         from sbtrain_jobs.hooks import saves
 

@@ -40,8 +40,10 @@ def _tell(owner: Any, name: str, told: Told) -> None:
     setattr(owner, name, telling)
 
 
-def _epoch_begins(_: Any, __: int) -> None:
-    step_times().begin()
+def _epoch_begins(callbacks: Any, _: int) -> None:
+    times = step_times()
+    if times.start("keras", _described, callbacks):
+        times.begin()
 
 
 def _batch_begins(callbacks: Any, batch: int) -> None:

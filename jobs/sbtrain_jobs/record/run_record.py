@@ -70,6 +70,7 @@ class RunRecord:
         self._opened = False
         self._waiting: list[Callable[[TimingLog], object]] = []
         self._flushed_s = 0.0
+        self._split: dict[int, tuple[float, float]] = {}  # seconds of steps, of their input
         self._first_step_seen = False
         self._warned: set[str] = set()
 
@@ -187,6 +188,10 @@ class RunRecord:
         self._timed(
             lambda log: log.steps(said.rank, said.first, said.seconds, said.samples_per_step)
         )
+        if said.input_s:
+            steps_s, input_s = self._split.get(said.rank, (0.0, 0.0))
+            so_far = (steps_s + sum(said.seconds), input_s + said.input_s)
+            self._split[said.rank] = so_far
         if time.monotonic() - self._flushed_s >= FLUSH_EVERY_S:
             self.flush()
 
@@ -218,6 +223,8 @@ class RunRecord:
         if len(self._waiting) > 1:  # more than the wait in the queue: staging, say
             self.open_timings(self._plan)
         if self._opened:
+            for rank, (steps_s, input_s) in self._split.items():
+                self.phase("steps", steps_s, rank=rank, input_s=input_s)
             self._timed(lambda log: log.close())
         self._timings = None
 

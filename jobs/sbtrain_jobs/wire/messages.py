@@ -168,12 +168,14 @@ class StepsOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsDone:
-    """Steps first..first+len(seconds)-1 ended; seconds[i] is the time of each."""
+    """Steps first..first+len(seconds)-1 ended; seconds[i] is the time of each. input_s: how
+    long all of them waited for their data, where that is seen."""
 
     rank: int
     first: int
     seconds: tuple[float, ...]
     samples_per_step: int = 0
+    input_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

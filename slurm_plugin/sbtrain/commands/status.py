@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
@@ -21,7 +23,9 @@ from sbtrain_perf.wording import amount, brief_duration, count, duration
 
 if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
+    from sbtrain_perf.timing_log import AttemptTimings
 
+LAST_STEPS = 50
 _MOST_BYTES = 2**63  # what no file holds: a line that says so is damaged
 _COLUMNS = (
     *(Column(title="run"), Column(title="job", right=True), Column(title="state")),
@@ -149,7 +153,7 @@ def detail(status: RunStatus, *, width: int) -> str:
 
 
 def under_way(status: RunStatus) -> str:
-    """How far staging is, where the last attempt is at it."""
+    """How far the last attempt is: with staging, or in its steps."""
     if not status.going:
         return ""
     from sbtrain_staging.reports.events import newest_event
@@ -157,7 +161,7 @@ def under_way(status: RunStatus) -> str:
     folder = status.folder.attempt(status.attempts[-1].attempt)
     found = newest_event(folder.staging_events) or {}
     if found.get("event") != "progress":
-        return ""
+        return _stepping(folder.timings)
     done, wanted, rate = (_bytes(found.get(k)) for k in ("done_bytes", "bytes", "bytes_1_s"))
     if done is None or wanted is None or rate is None:
         return ""
@@ -166,6 +170,23 @@ def under_way(status: RunStatus) -> str:
         f"{found.get('title')}: {done / max(wanted, 1):.0%} on {found.get('node')}, the last, "
         f"{amount(rate / 1e6)} MB/s{left}"
     )
+
+
+def _stepping(path: Path) -> str:
+    """The last step of the rank that is ahead, and how long its last steps took."""
+    if not path.exists():
+        return ""
+    from sbtrain_perf.timing_log import read_timing_log
+
+    try:
+        ranks = [rank for rank in read_timing_log(path).ranks if len(rank.step)]
+    except SbtrainError:
+        return ""  # said where the measured times are shown
+    if not ranks:
+        return ""
+    ahead = max(ranks, key=lambda rank: int(rank.step[-1]))
+    each_s = statistics.median(ahead.seconds[-LAST_STEPS:].tolist())
+    return f"step {int(ahead.step[-1]):,}, {duration(each_s)} a step"
 
 
 def _bytes(value: object) -> int | None:
@@ -198,12 +219,16 @@ def _between(begin: str, end: str) -> str:
 
 def _measured(status: RunStatus) -> Iterator[str]:
     """Predicted beside measured, term by term, where timing logs can be read here."""
-    if status.predicted_s is None or status.tasks:
+    if status.tasks:
+        return
+    terms = list(_terms(status))
+    if status.predicted_s is None and not terms:
         return
     yield f"{'':12} {'predicted':>10} {'measured':>10}"
-    yield from _terms(status)
+    yield from terms
+    predicted = duration(status.predicted_s) if status.predicted_s is not None else "-"
     took = duration(status.took_s) if status.took_s is not None else "-"
-    yield f"{'total':12} {duration(status.predicted_s):>10} {took:>10}"
+    yield f"{'total':12} {predicted:>10} {took:>10}"
 
 
 def _terms(status: RunStatus) -> Iterator[str]:
@@ -233,7 +258,17 @@ def _terms(status: RunStatus) -> Iterator[str]:
         seconds = [sample.seconds for sample in samples if sample.term == term]
         if seconds:
             mean_s = sum(seconds) / len(seconds)
-            yield f"{term:12} {duration(predicted[term]):>10} {duration(mean_s):>10}"
+            planned = duration(predicted[term]) if status.predicted_s is not None else "-"
+            yield f"{term:12} {planned:>10} {duration(mean_s):>10}"
+            if term == "step" and (share := _input_share(timings)) is not None:
+                yield f"{'  its input':12} {'':>10} {duration(share * mean_s):>10}"
+
+
+def _input_share(timings: Sequence[AttemptTimings]) -> float | None:
+    """Of the time of steps that which waited for data; None where nobody saw it."""
+    seen = [one for log in timings for one in log.named("steps") if "input_s" in one.numbers]
+    steps_s = sum(one.seconds for one in seen)
+    return sum(one.numbers["input_s"] for one in seen) / steps_s if steps_s > 0 else None
 
 
 def _print_json(runs: Sequence[RunStatus]) -> None:

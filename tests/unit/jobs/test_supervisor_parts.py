@@ -362,6 +362,19 @@ def test_what_trainers_say_is_in_the_timing_log(tmp_path: Path) -> None:
     assert read.phases[0].at_s == -read.phases[0].seconds
 
 
+def test_what_steps_waited_for_their_input_is_a_number_of_the_phase(tmp_path: Path) -> None:
+    timing_log = pytest.importorskip("sbtrain_perf.timing_log")
+    pytest.importorskip("h5py")
+    written = record(tmp_path)
+    for first in (2, 3):
+        said = StepsDone(rank=1, first=first, seconds=(2.0,), input_s=0.5)
+        written.steps_done(said, by_hooks=True)
+    written.close()
+    read = timing_log.read_timing_log(tmp_path / "attempts" / "0" / "timings.h5")
+    (steps,) = read.named("steps")
+    assert (steps.seconds, steps.numbers) == (4.0, {"rank": 1.0, "input_s": 1.0})
+
+
 def test_steps_done_again_are_lost_time(tmp_path: Path) -> None:
     timing_log = pytest.importorskip("sbtrain_perf.timing_log")
     pytest.importorskip("h5py")

@@ -154,6 +154,19 @@ def test_a_script_that_is_only_seen_is_told_of_a_preemption_by_signal(
     assert "stop after step" not in run.output
 
 
+def test_two_lines_time_any_loop(make_run: MakeRun) -> None:
+    page = Path(__file__).parents[3].joinpath("docs/watching.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    work = "import time\ndef train(step):\n    time.sleep(0.01)\n"
+    run = make_run(work + example, steps=20)
+    run.start()
+    assert run.wait() == 0, run.output
+    timings = read_timing_log(run.run_dir / "attempts/0/timings.h5")
+    for rank in timings.ranks:
+        assert list(rank.step) == list(range(1, 21))
+        assert rank.seconds.min() > 0.01
+
+
 # -- TensorFlow --------------------------------------------------------------------------
 
 

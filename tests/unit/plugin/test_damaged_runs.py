@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from commands import WITHOUT_SLURM, clean_environ, sbtrainctl
 from fake_slurm import FakeSlurm
 from run_folders import ended, make_run, started, tell
-from sbtrain.commands.status import under_way
+from sbtrain.commands.status import detail, under_way
 from sbtrain.errors import SlurmTimeoutError
+from sbtrain.runs.named_run import plan_of
 from sbtrain.runs.run_list import append_run
 from sbtrain.runs.run_status import RunStatus, overview
 from sbtrain.slurm.client import Submission
@@ -143,6 +145,28 @@ def test_damaged_progress_is_none(tmp_path: Path, content: bytes) -> None:
     events.write_bytes(progress("1", "10"))
     assert under_way(status).startswith("d.h5: 10% on c1")
     events.write_bytes(content)
+    assert under_way(status) == ""
+
+
+def test_a_run_at_its_steps_says_how_far_it_is(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    from sbtrain_perf.timing_log import TimingLog
+
+    run = make_run(tmp_path, "7")
+    tell(run, started(0))
+    slurm = FakeSlurm()
+    slurm.fail_next("jobs_by_id", SlurmTimeoutError("Slurm does not answer"))
+    (status,) = overview([run], slurm).runs
+    assert under_way(status) == ""
+    path = run.folder.attempt(0).timings
+    with TimingLog.create(path, plan=plan_of(run), attempt=0) as log:
+        log.steps(1, 2, (2.0, *(0.25,) * 60), 8)
+        log.phase("steps", 17.0, at_s=0.0, rank=1, input_s=1.7)
+    assert under_way(status) == "step 62, 0.25 s a step"
+    shown = detail(status, width=80)
+    assert "now      step 62, 0.25 s a step" in shown
+    assert re.search(r"^step .* 0\.25 s$\n^  its input +0\.025 s$", shown, re.M)
+    path.write_bytes(b"damaged")
     assert under_way(status) == ""
 
 
