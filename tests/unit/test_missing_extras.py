@@ -111,7 +111,9 @@ def named_extras() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("extra", [name for name in EXTRAS if name not in ("dev", "frameworks")])
+@pytest.mark.parametrize(
+    "extra", [name for name in EXTRAS if name not in ("dev", "frameworks")]
+)
 def test_every_package_of_an_extra_is_used(extra: str) -> None:
     for requirement in EXTRAS[extra]:
         package = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
