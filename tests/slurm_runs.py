@@ -195,3 +195,14 @@ def slurm_run(
         checkpoint_interval_s=3600.0,
     )
     return SlurmRun(plan=replace(plan, **changes), folder=folder, environment=environment)
+
+
+def preemptor(run: SlurmRun, nodelist: str, *, seconds: int = 2) -> str:
+    """A job of higher priority that needs these nodes."""
+    count = len(nodelist.split(","))
+    argv = [
+        *("sbatch", "--parsable", "--partition=urgent", "--exclusive", f"--nodes={count}"),
+        *(f"--nodelist={nodelist}", "--time=1", f"--output={run.folder}/urgent.out"),
+        f"--wrap=sleep {seconds}",
+    ]
+    return run.slurm(argv).strip()

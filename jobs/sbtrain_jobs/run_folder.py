@@ -5,7 +5,8 @@ python/                           links to sbtrain's packages, for scripts of an
 ledger.jsonl                      the cause ledger
 checkpoints/                      unless the user names another folder
 final/result.json                 what the script reported
-attempts/N/                       timings.h5, stage.json, events.jsonl, ROLE-INDEX.log and .err
+attempts/N/                       timings.h5, stage.json, events.jsonl, bin/, ROLE-INDEX.log
+                                  and .err
 task-N/                           one task of an array: a run folder of its own
 """
 
@@ -50,6 +51,11 @@ class AttemptFolder:
     @property
     def staging_events(self) -> Path:
         return self.path / "events.jsonl"
+
+    @property
+    def commands(self) -> Path:
+        """What trainers find first on their PATH."""
+        return self.path / "bin"
 
     def trainer_log(self, role_name: str) -> Path:
         return self.path / f"{role_name}.log"

@@ -9,20 +9,9 @@ import pytest
 
 from counting_trainer import TRAIN
 from plans import example_plan
-from slurm_runs import SlurmRun, slurm_run
+from slurm_runs import SlurmRun, preemptor, slurm_run
 
 pytestmark = pytest.mark.slurm
-
-
-def preemptor(run: SlurmRun, nodelist: str, *, seconds: int = 2) -> str:
-    """A job of higher priority that needs these nodes."""
-    count = len(nodelist.split(","))
-    argv = [
-        *("sbatch", "--parsable", "--partition=urgent", "--exclusive", f"--nodes={count}"),
-        *(f"--nodelist={nodelist}", "--time=1", f"--output={run.folder}/urgent.out"),
-        f"--wrap=sleep {seconds}",
-    ]
-    return run.slurm(argv).strip()
 
 
 def assert_resumed_where_saved(run: SlurmRun, *, cause: str) -> int:

@@ -144,12 +144,13 @@ def test_the_run_folder_names_every_file_that_the_code_knows() -> None:
         *(folder.checkpoints / "step-7/manifest.json", folder.task("4").plan),
         *(attempt.timings, attempt.staging_report, attempt.staging_events, attempt.unstaged),
         *(attempt.trainer_log("worker-0"), folder.python / "sbtrain"),
+        attempt.commands / "scontrol",
     ]
     assert unknown_files([path.relative_to("/run") for path in found]) == []
     assert unknown_files([Path("attempts/3/core"), Path("plan.txt")]) != []
     names = [(one, name) for one in (folder, attempt) for name in dir(one)]
     paths = [name for one, name in names if isinstance(getattr(one, name), Path)]
-    assert len(paths) == 12, "a new name: put it into docs/run-folder.md, and in the list above"
+    assert len(paths) == 13, "a new name: put it into docs/run-folder.md, and in the list above"
 
 
 PROSE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])

@@ -39,4 +39,5 @@ class Outcome:
     steps_done: bool = False  # all, and their state is saved; the script may still run
     shortfall: str = ""  # planned steps that a finished script has not done, in words
     stuck: str = ""  # it kept nothing new, in words
+    requeue_asked: bool = False  # by the script itself, which has saved
     script: ScriptEnd | None = None  # where that ran, and no trainers of ours

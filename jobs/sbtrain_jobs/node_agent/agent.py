@@ -25,6 +25,7 @@ from sbtrain_jobs.layouts.slurm_task import task_environment
 from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.cpu_share import allowed_cores, kept_on, own_cpus, thread_variables
 from sbtrain_jobs.node_agent.held_port import HeldPort
+from sbtrain_jobs.node_agent.own_requeue import command_path
 from sbtrain_jobs.node_agent.pulse import has_accelerators, pulse
 from sbtrain_jobs.node_agent.temporary import temporary_folder
 from sbtrain_jobs.node_agent.trainer_command import (
@@ -220,6 +221,7 @@ class Agent:
                     **self._temporary,
                     **role_environment(plan, context, environ),
                     **import_path(plan, environ),
+                    **command_path(self._folder, environ),
                 },
                 ignored_signals=self._ignored,
                 descriptors=launchers_descriptors(environ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sbtrain_jobs.ending.cause import CauseInquiry
 from sbtrain_jobs.layouts.environment import RESUME_UP_TO
 from sbtrain_jobs.layouts.ranks import by_mpi
+from sbtrain_jobs.node_agent.own_requeue import write_command
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import AttemptFolder
 from sbtrain_jobs.slurm_job import SlurmJob
@@ -85,8 +86,9 @@ class AttemptSteps:
         """control: addresses at which the supervisor listens.
 
         Raises:
-            LaunchError: the ranks would not meet through MPI.
+            LaunchError: the ranks would not meet through MPI, or the run folder takes no file.
         """
+        write_command(self._folder, python=sys.executable)
         mpi = MpiLaunch(plugin="none")
         if by_mpi(self._plan) and len(self._plan.roles) > 1:
             mpi = mpi_launch(self._plan, self._environ)

@@ -286,4 +286,6 @@ def named_cause(outcome: Outcome) -> str:
     """What is known of the cause beside Slurm's last word."""
     if outcome.first_cause not in ("none", "unknown", "requeued"):
         return outcome.first_cause
-    return "node-fail" if outcome.lost_nodes else ""
+    if outcome.lost_nodes:
+        return "node-fail"
+    return "requeued" if outcome.requeue_asked else ""

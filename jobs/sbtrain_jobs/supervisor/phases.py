@@ -31,7 +31,7 @@ from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import aborted_through_mpi, how_it_ended, last_words
-from sbtrain_jobs.supervisor.world import TrainingWorld
+from sbtrain_jobs.supervisor.world import DESERTED_HINT, TrainingWorld
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
@@ -43,6 +43,7 @@ from sbtrain_jobs.wire.messages import (
     PhaseDone,
     Pulse,
     Ready,
+    Requeue,
     RoleEnded,
     Saved,
     ScriptOver,
@@ -57,10 +58,7 @@ LAST_WORDS_S = 3.0  # for what is on the way when srun has ended
 OUTPUT_WITHIN_S = 1.0  # for what trainers wrote last, on its way through srun
 ASK_AGAIN_EVERY_S = 3.0  # while Slurm has not said why it told us to stop
 SAME_NOTICE_S = 2.0  # signals of one notice come within this, as it ends others follow
-DESERTED_HINT = (
-    "every worker must join and run the steps; what one alone shall do belongs behind "
-    "run.is_chief"
-)
+REQUEUE_GRACE_S = 10.0  # for ranks to end, once one has asked for a requeue
 OVERDUE_S = 60.0  # after the grace of a preemption that Slurm does not carry out
 
 
@@ -92,6 +90,7 @@ class AttemptPhases:
         self._ask_again_s = 0.0
         self._overdue_said = False
         self._closing_by_s: float | None = None
+        self._requeue_asked = self._unasked = False  # by a rank; before anybody told it
         self._finished = False  # before anybody was told to end
         self._failure: Failure | None = None
         self._end_by_s = 0.0
@@ -139,6 +138,8 @@ class AttemptPhases:
         except queue.Empty:
             return
         match event:
+            case PeerSaid(peer=peer, message=Requeue()):
+                self._asked_for_requeue(peer)
             case PeerSaid(peer=peer, message=message) if self._roster.knows(peer):
                 self._heard(peer, message)
             case PeerJoined(peer=peer):
@@ -288,10 +289,7 @@ class AttemptPhases:
             return
         if known or not self._inquiry.open:
             self._notice.write()
-        if known and self._phase == "ending" and not self._world.spoke:
-            grace_s = self._grace_s()  # now that the cause is known it may be shorter
-            self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
-            self._tell_agents(self._finish(grace_s))
+        self._shorten_grace()
 
     def _say_finished(self) -> None:
         """Once, behind the trainers' own last lines."""
@@ -319,6 +317,18 @@ class AttemptPhases:
         else:
             self._begin_ending(grace_s=0.0)
 
+    def _asked_for_requeue(self, peer: Peer) -> None:
+        rank, takes = peer.hello.rank, self._plan.resumable
+        self._listener.send(peer, Requeue(rank=rank, taken=takes))
+        asks = f"{self._roster.describe(rank)} asks for a requeue"
+        if not takes:
+            self._say(f"warning: {asks}; say --requeue if it resumes")
+        elif not self._requeue_asked:
+            self._requeue_asked, self._unasked = True, self._noticed_s is None
+            self._say(asks)
+            self._noticed(asks)
+            self._shorten_grace()
+
     def _last_call(self) -> None:
         """Slurm kills soon. Who is still saving may go on until then."""
         if self._phase == "training" and self._tally.complete:
@@ -329,10 +339,9 @@ class AttemptPhases:
         self._begin_ending(grace_s=FAILED_GRACE_S if self._world.spoke else self._grace_s())
 
     def _fail(self, code: int, words: str, hint: str = "") -> None:
-        if self._failure is None:
-            self._failure = Failure(
-                code=code, words=words, hint=hint, first=self._noticed_s is None
-            )
+        self._failure = self._failure or Failure(
+            code=code, words=words, hint=hint, first=self._noticed_s is None
+        )
         self._inquiry.ask()  # a trainer may have felt Slurm's signal before we did
         self._begin_ending(grace_s=FAILED_GRACE_S)
 
@@ -345,9 +354,16 @@ class AttemptPhases:
         self._end_by_s = time.monotonic() + grace_s + ENDING_SLACK_S
         self._tell_agents(self._finish(grace_s))
 
+    def _shorten_grace(self) -> None:
+        """Of trainers that save on a signal, if they save at all, by what is known now."""
+        if self._phase == "ending" and not self._world.spoke:
+            grace_s = self._grace_s()
+            self._end_by_s = min(self._end_by_s, time.monotonic() + grace_s + ENDING_SLACK_S)
+            self._tell_agents(self._finish(grace_s))
+
     def _finish(self, grace_s: float) -> Finish:
         noticed = self._noticed_s is not None and self._notice.cause != "cancelled"
-        hand_on = noticed and self._failure is None and not self._world.spoke
+        hand_on = noticed and not (self._failure or self._world.spoke or self._unasked)
         return Finish(grace_s=grace_s, signal=self._plan.preemption_signal if hand_on else "")
 
     def _look_at_clock(self) -> None:
@@ -406,7 +422,8 @@ class AttemptPhases:
         """Until KILL for trainers that may be saving."""
         if self._noticed_s is None:
             return FAILED_GRACE_S
-        return max(1.0, self._window_s() - (time.monotonic() - self._noticed_s))
+        most_s = REQUEUE_GRACE_S if self._requeue_asked else float("inf")
+        return min(most_s, max(1.0, self._noticed_s + self._window_s() - time.monotonic()))
 
     # -- the end -----------------------------------------------------------------------
 
@@ -436,6 +453,7 @@ class AttemptPhases:
             lost_nodes=self._roster.lost_nodes,
             saved=self._tally.saved_words(self._world.saved_step),
             steps_done=self._tally.complete,
+            requeue_asked=self._requeue_asked,
             shortfall=self._tally.shortfall(),
             stuck=self._tally.stuck() if self._noticed_s is not None else "",
         )

@@ -33,7 +33,7 @@ class Roster:
             self._agents[hello.agent] = peer
             self._met.add(hello.agent)
             return True
-        if not 0 <= hello.rank < len(self._plan.roles):
+        if hello.who == "asker" or not 0 <= hello.rank < len(self._plan.roles):
             return False
         self._by_rank(peer)[hello.rank] = peer
         return True
@@ -108,7 +108,9 @@ class Roster:
         return any(rank not in self._ended for rank in self._ranks[agent])
 
     def describe(self, rank: int) -> str:
-        """worker 1 (rank 1) on node c2, for messages."""
+        """worker 1 (rank 1) on node c2, for messages. A rank may be any that a peer named."""
+        if not 0 <= rank < len(self._plan.roles):
+            return f"rank {rank}"
         role = self._plan.roles[rank]
         return f"{role.name} {role.index} on node {self._names[role.node]}"
 

@@ -11,6 +11,11 @@ from sbtrain_jobs.supervisor.step_tally import StepTally
 from sbtrain_jobs.wire.messages import Held, Hold, Message, Saved, StopAfter
 from sbtrain_perf.request import Plan
 
+DESERTED_HINT = (
+    "every worker must join and run the steps; what one alone shall do belongs behind "
+    "run.is_chief"
+)
+
 
 class TrainingWorld:
     """The ranks of a plan that count steps.

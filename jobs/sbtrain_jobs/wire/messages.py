@@ -7,6 +7,7 @@ The supervisor (batch side) listens; node agents and trainers connect and say He
     trainer -> supervisor   Hello, StepsBegun, StepsDone, StepsOver, PhaseDone, Held, Saved,
                             Apart; Notice where no agent started it
     witness -> supervisor   Hello, Forming, Formed, StepsDone, PhaseDone, Saved, ScriptOver
+    asker   -> supervisor   Hello, Requeue; and back: Requeue
     supervisor -> agent     Start (addresses of all roles), Look, Finish
     supervisor -> trainer   Hold, StopAfter
 
@@ -30,13 +31,14 @@ EXIT_STOPPED = 85  # a trainer that saved its state because it was asked to stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A witness speaks for the hooks in a rank's script: it tells, and takes no orders.
+    """A witness speaks for the hooks in a rank's script: it tells, and takes no orders. An
+    asker is a command that a rank runs, and asks one thing.
 
     agent: its number, -1 for others. world, size and checkpoints: of a trainer that no agent
     started, the launch that it belongs to, how many ranks that has, and the folder in which
     its program saves."""
 
-    who: Literal["agent", "trainer", "witness"]
+    who: Literal["agent", "trainer", "witness", "asker"]
     token: str
     node: int  # index in the allocation
     node_name: str
@@ -80,6 +82,15 @@ class Notice:
 
     node: int
     signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """A rank's script has saved by itself, and asks to be put back into the queue. taken: the
+    supervisor's answer, whether it sees to that."""
+
+    rank: int
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +232,7 @@ Message = Union[
     Start,
     RoleEnded,
     Notice,
+    Requeue,
     Finish,
     Look,
     Pulse,

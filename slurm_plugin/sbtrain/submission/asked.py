@@ -23,6 +23,7 @@ from sbtrain.options.script import Script
 from sbtrain.scripts.frameworks import UNKNOWN, Follows
 from sbtrain.slurm.times import TIME_FORMS, read_time_limit
 from sbtrain.slurm.values import read_nodes, read_signal, read_tasks
+from sbtrain.submission.containers import refuse_containers
 from sbtrain.submission.data import data_set
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.hostlist import expand
@@ -102,6 +103,7 @@ def ask(
     PlanError where epochs are asked for and nothing says how many samples one has."""
     environment = environment_settings(environ)
     settings = (*directives.settings, *environment, *line.settings)
+    refuse_containers(settings, launch)
     levels = (
         _Level.of(line.settings, line.train),
         _Level.of(environment, ()),

@@ -151,6 +151,7 @@ def test_with_slurmctld_away_nothing_is_left_behind(
         (["--train-site=./no.toml", "train.py"], 10, "cannot read the site file"),
         (["--train-layout=ring", "train.py"], 2, "--train-layout does not take 'ring'"),
         (["--train-step=5", "train.py"], 2, "unknown option --train-step"),
+        (["--container-image=it", "train.py"], 2, "puts the job script into a container"),
         (["--train-epochs=3", "train.py"], 3, "the number of samples"),
         (["-p", "nope", "train.py"], 2, "has no partition 'nope'"),
         (["--train-steps=5", "--mem"], 255, "option --mem requires an argument"),
