@@ -58,8 +58,8 @@ def _holding(jit: Callable[..., Any]) -> Callable[..., Any]:
         if not _trains(sys._getframe(1).f_code.co_filename):
             return given
         if hasattr(given, "lower"):
-            return Held(given)
-        return lambda fun: Held(given(fun))  # jit(static_argnames=...) as a decorator
+            return Compiled(given)
+        return lambda fun: Compiled(given(fun))  # jit(static_argnames=...) as a decorator
 
     return holding
 
@@ -75,7 +75,7 @@ def _trains(file: str) -> bool:
     return True
 
 
-class Held:
+class Compiled:
     """A jitted function, called through here. It pickles as what it holds."""
 
     def __init__(self, jitted: Any) -> None:
@@ -113,7 +113,7 @@ class Held:
         return repr(self._jitted)
 
 
-def _called(held: Held) -> None:
+def _called(held: Compiled) -> None:
     try:
         from jax._src.core import trace_state_clean
 

@@ -31,12 +31,10 @@ from sbtrain_jobs.supervisor.roster import Roster
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
 from sbtrain_jobs.supervisor.trainer_log import aborted_through_mpi, how_it_ended, last_words
-from sbtrain_jobs.supervisor.world import DESERTED_HINT, TrainingWorld
+from sbtrain_jobs.supervisor.world import DESERTED_HINT, TrainingWorld, hear_witness
 from sbtrain_jobs.wire.control import ControlListener, Peer, PeerJoined, PeerLeft, PeerSaid
 from sbtrain_jobs.wire.messages import (
     Finish,
-    Formed,
-    Forming,
     Look,
     Message,
     Notice,
@@ -46,7 +44,6 @@ from sbtrain_jobs.wire.messages import (
     Requeue,
     RoleEnded,
     Saved,
-    ScriptOver,
     Start,
     StepsDone,
 )
@@ -168,24 +165,10 @@ class AttemptPhases:
             twice = there is not None and there.hello.pid != peer.hello.pid
             self._world.joined(rank, twice=twice)
 
-    def _witnessed(self, rank: int, message: Message) -> None:
-        """What hooks say. A script that joins tells of its steps and saves itself."""
-        match message:
-            case Forming() | Formed():
-                self._watch.heard(message)
-            case ScriptOver():
-                self._failures.script_over(rank)
-            case Saved(path=path):
-                self._tally.saved_by_script(path)
-            case StepsDone() if not self._tally.has_joined(rank):
-                self._watch.stepped(rank)
-                self._record.steps_done(message, by_hooks=True)
-            case PhaseDone() if not self._tally.has_joined(rank):
-                self._record.phase_done(message)
-
     def _heard(self, peer: Peer, message: Message) -> None:
         if peer.hello.who == "witness":
-            self._witnessed(peer.hello.rank, message)
+            of = (self._watch, self._failures, self._tally, self._record)
+            hear_witness(peer.hello.rank, message, *of)
             return
         if peer.hello.who == "trainer":
             self._world.heard(peer.hello.rank, message)
@@ -218,13 +201,9 @@ class AttemptPhases:
         if self._phase != "training" or not by_mpi(self._plan):
             return
         names = [self._roster.role_name(rank) for rank in range(len(self._plan.roles))]
-        name, code = aborted_through_mpi(self._folder, names)
-        if name:
-            first = names.index(name)
-            for rank in sorted(range(len(names)), key=lambda rank: rank != first):
-                returncode = code if rank == first else -signal.SIGKILL
-                if self._roster.ended(rank, returncode):
-                    self._role_ended(rank, returncode)
+        for rank, returncode in aborted_through_mpi(self._folder, names):
+            if self._roster.ended(rank, returncode):
+                self._role_ended(rank, returncode)
 
     def _role_ended(self, rank: int, returncode: int) -> None:
         self._failures.ended(rank, returncode)
@@ -463,6 +442,5 @@ class AttemptPhases:
             self._listener.send(peer, message)
 
     def _tell_trainer(self, rank: int, message: Message) -> None:
-        peer = self._roster.trainer(rank)
-        if peer is not None:
+        if (peer := self._roster.trainer(rank)) is not None:
             self._listener.send(peer, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from sbtrain_jobs.run_folder import AttemptFolder
@@ -33,13 +33,18 @@ def last_words(folder: AttemptFolder, role_name: str) -> str:
     return "\n".join(f"the end of {path}:\n{last_lines(path)}" for path in logs)
 
 
-def aborted_through_mpi(folder: AttemptFolder, role_names: Iterable[str]) -> tuple[str, int]:
-    """The role whose log tells of MPI_Abort, and the exit status that it named; or no role."""
-    for name in role_names:
+def aborted_through_mpi(
+    folder: AttemptFolder, role_names: Sequence[str]
+) -> list[tuple[int, int]]:
+    """How the ranks of these names ended where the log of one tells of MPI_Abort: that one
+    first, with the exit status that it named, the others killed; nothing where none does."""
+    for rank, name in enumerate(role_names):
         for log in (folder.trainer_errors(name), folder.trainer_log(name)):
             if found := _ABORTED.search(last_lines(log)):
-                return name, int(found[1] or found[2]) or 1
-    return "", 0
+                others = [one for one in range(len(role_names)) if one != rank]
+                code = int(found[1] or found[2]) or 1
+                return [(rank, code), *((one, -signal.SIGKILL) for one in others)]
+    return []
 
 
 def _holds_something(path: Path) -> bool:

@@ -5,10 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sbtrain_jobs.ending.first_failure import FirstFailure
+from sbtrain_jobs.ending.world_watch import WorldWatch
 from sbtrain_jobs.layouts.ranks import counting_ranks
+from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.supervisor import stop_agreement as stop
 from sbtrain_jobs.supervisor.step_tally import StepTally
-from sbtrain_jobs.wire.messages import Held, Hold, Message, Saved, StopAfter
+from sbtrain_jobs.wire.messages import (
+    Formed,
+    Forming,
+    Held,
+    Hold,
+    Message,
+    PhaseDone,
+    Saved,
+    ScriptOver,
+    StepsDone,
+    StopAfter,
+)
 from sbtrain_perf.request import Plan
 
 DESERTED_HINT = (
@@ -91,3 +105,28 @@ class TrainingWorld:
                     self._tell(rank, StopAfter(step=step))
                 case stop.AllStopped():
                     self._stopped()
+
+
+def hear_witness(
+    rank: int,
+    message: Message,
+    watch: WorldWatch,
+    failures: FirstFailure,
+    tally: StepTally,
+    record: RunRecord,
+) -> None:
+    """What a rank's hooks say. A script that joins tells of its steps and saves itself."""
+    match message:
+        case Forming() | Formed():
+            watch.heard(message)
+        case ScriptOver():
+            failures.script_over(rank)
+        case Saved(path=path):
+            tally.saved_by_script(path)
+        case StepsDone() if not tally.has_joined(rank):
+            watch.stepped(rank)
+            record.steps_done(message, by_hooks=True)
+        case PhaseDone() if not tally.has_joined(rank):
+            record.phase_done(message)
+        case _:
+            pass
