@@ -86,7 +86,9 @@ def decide(
         run_id=run_id,
         run_dir=str(runs_folder(around.cwd, around.environ) / run_id),
     )
-    invented = asked.launch == "script" and not asked.request.says_work
+    invented = not asked.request.says_work and (
+        asked.launch == "script" or not asked.script.uses_sbtrain
+    )
     if invented:
         asked = dataclasses.replace(asked, request=_without_limit(asked.request))
     asked, decision, said = _predicted(planner, asked, ground)
@@ -207,11 +209,13 @@ def _predicted(
 def _as_known(asked: Asked, plan: Plan, *, invented: bool) -> Plan:
     """With what is known of its steps, and whose choice it is, in its reason; and with the
     user's own signal. invented: nothing says how many steps it takes."""
-    if invented:
-        plan = dataclasses.replace(plan, steps_known=False)
-    if invented and not asked.opened:
+    if invented and asked.opened:
+        assumed = f"{count(plan.steps, 'step')} assumed (--train-steps tells)"
+        why = f"{plan.reason}; {assumed}"
+        plan = dataclasses.replace(plan, steps_known=False, reason=why)
+    elif invented:
         why = "nothing is predicted: nothing says how many steps it takes (--train-steps)"
-        plan = dataclasses.replace(plan, reason=why)
+        plan = dataclasses.replace(plan, steps_known=False, reason=why)
     if plan.steps_known and not asked.opened:
         plan = dataclasses.replace(plan, reason=_not_chosen(plan))
     own_signal = _signal_of(asked)

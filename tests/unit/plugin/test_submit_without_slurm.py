@@ -328,6 +328,20 @@ def test_an_invented_number_of_steps_refuses_nothing_and_is_not_shown(
     assert "planned as if the limit were no limit" in said.stderr
 
 
+def test_steps_of_a_program_that_counts_its_own_are_assumed_and_said_so(
+    place: Path, environ: dict[str, str]
+) -> None:
+    (place / "plain.py").write_text("print('trains')\n")
+    words = ("--train-explain", "-t", "1")
+    said = sbtrain(*words, "plain.py", cwd=place, environ=environ)
+    assert said.returncode == 0, said.stderr
+    assert "1,000 steps assumed (--train-steps tells)" in " ".join(said.stdout.split())
+    assert "warning" not in said.stderr
+    for other in (("--train-steps=5", "plain.py"), ("train.py",)):  # which joins
+        explained = sbtrain(*words, *other, cwd=place, environ=environ).stdout
+        assert "assumed (--" not in " ".join(explained.split())
+
+
 def test_an_empty_comment_is_one(place: Path, environ: dict[str, str]) -> None:
     said = sbtrain("--comment=", "--train-steps=5", "train.py", cwd=place, environ=environ)
     assert said.returncode == 12, said.stderr  # there is no sbatch
