@@ -25,6 +25,7 @@ from sbtrain_jobs.layouts.slurm_task import task_environment
 from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.cpu_share import allowed_cores, kept_on, own_cpus, thread_variables
 from sbtrain_jobs.node_agent.held_port import HeldPort
+from sbtrain_jobs.node_agent.left_segments import remove_left_segments
 from sbtrain_jobs.node_agent.own_requeue import command_path
 from sbtrain_jobs.node_agent.pulse import has_accelerators, pulse
 from sbtrain_jobs.node_agent.temporary import temporary_folder
@@ -94,6 +95,8 @@ class Agent:
         """Exit status: 0 once told to finish and everything here has ended."""
         catch(self._signals, self._events.put)
         self._ports = [HeldPort() for _ in self._ranks]
+        if by_mpi(self._plan):
+            remove_left_segments()
         self._data = staged_paths(
             self._plan, self._folder, node=self._node, node_name=self._name
         )
