@@ -18,7 +18,7 @@ from bench_table import BenchRow
 
 from sbtrain_jobs.node_agent.trainer_command import HOOKS
 
-PAIRS, TURNS, STEPS = 10, 60, 10
+PAIRS, TURNS, STEPS = 10, 80, 5
 BAR = 1.005
 _TURNS = f"""
 import sys, time

@@ -32,14 +32,14 @@ NEEDS: Mapping[str, str] = {
 }
 ON_ONE_NODE = ("keras_fit",)
 _CLOCK = re.compile(r"clock (\d+)((?: [\d.e+-]+)+)$", re.M)
-WITHIN, PREDICTED_WITHIN = 0.03, 0.25
+WITHIN, PREDICTED_WITHIN = 3, 25  # per cent
 INF = float("inf")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
     """One run. planned: seconds a step; learnt: what refit takes of its timing log; clock:
-    the same of what the script's own clock said; logged, own: medians."""
+    the same of what the script's own clock said; logged, own: medians, of servers means."""
 
     planned: float
     learnt: float
@@ -63,29 +63,24 @@ def times_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
     for name in missing:
         sys.stderr.write(f"skipped: {name}: {NEEDS[name]} is not installed\n")
     names = [name for name in names if name not in missing]
-    first = {name: _run(environ, place, name) for name in names}
-    refit = [str(Path(SBTRAIN).with_name("sbtrainctl")), "refit"]
-    said = subprocess.run(
-        refit, env=dict(environ), capture_output=True, text=True, timeout=120, check=False
-    )
-    sys.stderr.write(said.stdout + said.stderr)
     rows = []
     for name in names:
-        again = _run(environ, place, name)
-        before = first[name]
+        before = _run(environ, place, name)
+        _refit(environ)
+        again = _run(environ, place, name)  # at once: what else the machine does changes
         yard = f"clock {again.clock:.4f} s" if again else "no clock"
         both = [one.off for one in (before, again) if one]
         rows += [
             BenchRow(
-                what=f"{name}: a step's learnt time off its own clock",
+                what=f"{name}: % that a step's learnt time is off its own clock",
                 yardstick=yard,
-                value=max(both) if len(both) == 2 else INF,
+                value=100 * max(both) if len(both) == 2 else INF,
                 bar=WITHIN,
             ),
             BenchRow(
-                what=f"{name}: a step's planned time off, after one run and a refit",
-                yardstick=f"{before.missed:.1f} before" if before else "no run",
-                value=again.missed if again else INF,
+                what=f"{name}: % that a step's planned time is off, after a run and a refit",
+                yardstick=f"{100 * before.missed:.0f} before" if before else "no run",
+                value=100 * again.missed if again else INF,
                 bar=PREDICTED_WITHIN,
             ),
         ]
@@ -94,6 +89,14 @@ def times_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
         for name in missing
     ]
     return rows
+
+
+def _refit(environ: Mapping[str, str]) -> None:
+    refit = [str(Path(SBTRAIN).with_name("sbtrainctl")), "refit"]
+    said = subprocess.run(
+        refit, env=dict(environ), capture_output=True, text=True, timeout=120, check=False
+    )
+    sys.stderr.write(said.stdout + said.stderr)
 
 
 def _run(environ: Mapping[str, str], place: Path, name: str) -> Timed | None:
@@ -123,12 +126,14 @@ def _timed(found: Try) -> Timed | None:
     learnt, clock = step_seconds(timings), step_seconds(by_clock)
     if learnt is None or clock is None:
         return None
+    # Under servers one reading of the clock is of many updates.
+    middle = np.mean if timings.layout == "ps" else np.median
     return Timed(
         planned=timings.prediction.step_s,
         learnt=learnt,
         clock=clock,
-        logged=float(np.median(timings.ranks[0].seconds[10:])),
-        own=float(np.median(by_clock.ranks[0].seconds[10:])),
+        logged=float(middle(timings.ranks[0].seconds[10:])),
+        own=float(middle(by_clock.ranks[0].seconds[10:])),
     )
 
 

@@ -1,9 +1,10 @@
-"""JAX's steps: a call of a jitted function in which a gradient is taken ends one; of several
+"""JAX's steps: each call of a jitted function in which a gradient is taken is one; of several
 such functions, the first.
 
 What `jax.jit` gives the user's own files, Flax and Equinox is held in an object that passes
-everything on. It looks at the clock when a call has returned, and waits for no device. What is
-compiled ahead of time, or takes many steps in one call, is not seen as steps.
+everything on. A call only hands a step over, and nothing here waits for a device: where a new
+call finds the results of those before it ready, they have ended, and had as long as each other.
+What is compiled ahead of time, or takes many steps in one call, is not seen as steps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from sbtrain_jobs.hooks.step_times import Leader, step_times
 
+MOST_PENDING = 50  # steps of one time, where a script waits for none of them
 ALSO = ("flax", "equinox")  # libraries whose users train through their own jit
 
 
@@ -86,6 +88,8 @@ class Compiled:
     def __call__(self, /, *args: Any, **named: Any) -> Any:
         if _tracing.held:
             return self._jitted(*args, **named)
+        if self._takes_gradients:
+            _steps.look(self)
         before = _tracing.gradients
         _tracing.held = True
         try:
@@ -95,7 +99,7 @@ class Compiled:
         if self._takes_gradients is None:
             self._takes_gradients = _tracing.gradients > before
         if self._takes_gradients:
-            _called(self)
+            _steps.handed_over(self, result)
         return result
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -113,14 +117,52 @@ class Compiled:
         return repr(self._jitted)
 
 
-def _called(held: Compiled) -> None:
-    try:
-        from jax._src.core import trace_state_clean
+class _Steps:
+    """Those that were handed over. result: of the last, as long as it may not be ready."""
 
-        if trace_state_clean() and _leader.leads(id(held)):
-            step_times().end("jax", _unknown, held)
-    except Exception:
-        return
+    def __init__(self) -> None:
+        self._pending = 0
+        self._result: Any = None
+
+    def handed_over(self, held: Compiled, result: Any) -> None:
+        try:
+            from jax._src.core import trace_state_clean
+
+            if trace_state_clean() and _leader.leads(id(held)):
+                self._pending += 1
+                self._result = _one_of(result)
+        except Exception:
+            return
+
+    def look(self, held: Compiled) -> None:
+        """Whether those before have ended, before the next one is handed over."""
+        if not self._pending or not _leader.leads(id(held)):
+            return
+        try:
+            if self._pending >= MOST_PENDING or _is_ready(self._result):
+                step_times().end("jax", _unknown, held, steps=self._pending)
+                self._pending = 0
+        except Exception:
+            self._pending = 0
+        self._result = None
+
+
+def _one_of(result: Any) -> Any:
+    """Any array of a result. They are ready together."""
+    while type(result) in (tuple, list, dict) and result:
+        result = list(result.values())[-1] if type(result) is dict else result[-1]
+    if hasattr(result, "is_ready"):
+        return result
+    from jax.tree_util import tree_leaves
+
+    return next((one for one in tree_leaves(result) if hasattr(one, "is_ready")), None)
+
+
+def _is_ready(array: Any) -> bool:
+    return array is None or array.is_deleted() or bool(array.is_ready())
+
+
+_steps = _Steps()
 
 
 def _unknown(_: object) -> tuple[None, None]:
