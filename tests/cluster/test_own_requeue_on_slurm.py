@@ -3,6 +3,7 @@ submitit do, on a real Slurm: once, and the ledger knows why."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,35 @@ def test_of_a_run_that_does_not_come_back_slurm_itself_is_asked(
     run.submit("--time=10", nodelist="g1,g2")
     run.wait_for(lambda: "asked [1]" in run.log("worker-0"), "Slurm's refusal")
     assert "warning: worker 0 on node g1 asks for a requeue; say --requeue" in run.output
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_script_that_starts_its_ranks_itself_asks_slurm_and_comes_back_once(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun], *, resumable: bool
+) -> None:
+    """Whose handler it is, and whether sbtrain would have requeued it too."""
+    environment = {**slurm_environment, "HANDLER": str(tmp_path / "handler.py")}
+    text = HANDLER.replace("UNTOLD", "False").replace("SBTRAIN_RANK", "SLURM_PROCID")
+    (tmp_path / "handler.py").write_text(text)
+    run = slurm_run(
+        tmp_path,
+        environment,
+        f"#!/bin/bash\nsrun {sys.executable} $HANDLER\n",
+        **{"name": "run.sh", "launch": "script", "resumable": resumable, "partition": "spot"},
+    )
+    runs.append(run)
+    options = ("--nodes=2", "--ntasks=2", "--time=10", "--requeue", "--open-mode=append")
+    run.submit(*options, "--signal=USR1@60", nodelist="g1,g2")
+    run.wait_for(lambda: run.output.count("resumes from nothing") == 2, "both ranks")
+    preemptor(run, "g1,g2")
+    run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=60)
+    run.wait_for_state("COMPLETED", "FAILED", within_s=90)
+    assert run.state == "COMPLETED", run.output
+    assert run.shown("Restarts") == "1"
+    assert run.output.count("resumes from 0") == 2
+    first, second = run.attempts
+    assert first.cause in ("preempted", "requeued")  # as Slurm, once it has acted, forgets why
+    assert second.cause == "completed"
 
 
 @pytest.mark.slow
