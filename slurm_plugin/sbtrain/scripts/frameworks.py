@@ -52,11 +52,11 @@ def framework_of(script: Script, *, by_user: Framework | None = None) -> Follows
     """Never fails: what cannot be read as Python is plain, and is said so. by_user: the one
     that he names."""
     if by_user is not None:
-        found = framework_of(script)
+        own = framework_of(script)
         why = "as --train-layout says"
-        if found.framework not in (by_user, "plain"):
-            why += f", though it calls {found.why}: {CONVENTIONS[found.framework]}"
-        return Follows(framework=by_user, why=why, alone=found.alone)
+        if own.framework not in (by_user, "plain"):
+            why += f", though it calls {own.why}: {CONVENTIONS[own.framework]}"
+        return Follows(framework=by_user, why=why, alone=own.alone)
     if not script.is_python:
         return Follows(framework="plain", why="it is no Python")
     from sbtrain.scripts.uses import script_uses
