@@ -95,8 +95,6 @@ class Agent:
         """Exit status: 0 once told to finish and everything here has ended."""
         catch(self._signals, self._events.put)
         self._ports = [HeldPort() for _ in self._ranks]
-        if by_mpi(self._plan):
-            remove_left_segments()
         self._data = staged_paths(
             self._plan, self._folder, node=self._node, node_name=self._name
         )
@@ -124,6 +122,8 @@ class Agent:
                 )
             )
             threading.Thread(target=self._listen, name="control", daemon=True).start()
+            if by_mpi(self._plan):  # while the others meet
+                remove_left_segments()
             with temporary_folder(self._plan, self._folder.path, self._environ) as gained:
                 self._temporary = gained
                 try:

@@ -23,6 +23,7 @@ from sbtrain_jobs.wire.messages import (
     Message,
     PhaseDone,
     Saved,
+    ScriptOver,
     StepsDone,
 )
 
@@ -189,7 +190,8 @@ MPI = "from mpi4py import MPI\nprint(MPI.COMM_WORLD.Get_size())\n"
 def test_mpi_tells_of_its_world(supervisor: PlayedSupervisor, tmp_path: Path) -> None:
     said = ran(MPI, of_a_rank(supervisor), tmp_path)
     assert (said.returncode, said.stdout) == (0, "1\n"), said.stderr
-    _, forming, formed, *_ = heard(supervisor)
+    _, forming, formed, over = heard(supervisor)
+    assert over == ScriptOver(rank=1)
     assert forming == Forming(rank=1, where="MPI")
     assert formed == Formed(rank=1, where="MPI", place=0, size=1)
 
