@@ -227,7 +227,7 @@ def test_every_file_of_a_run_is_on_the_page(
         *("plan.json", "job.sh", "script/train.py", "ledger.jsonl", "final/result.json"),
         *("checkpoints/step-5/manifest.json", "checkpoints/step-5/state"),
         *(f"attempts/0/{n}" for n in ("timings.h5", "stage.json", "events.jsonl")),
-        "attempts/0/worker-0.log",
+        *("attempts/0/worker-0.log", "attempts/0/bin/scontrol"),
     }
 
 

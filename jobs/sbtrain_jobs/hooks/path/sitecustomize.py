@@ -8,9 +8,18 @@ print or take time. A sitecustomize that stands behind this one runs as if this 
 import os
 import sys
 
-FRAMEWORKS = (
-    *("torch", "accelerate", "tensorflow", "keras", "tf_keras"),
-    *("jax", "orbax", "horovod", "mpi4py"),
+FRAMEWORKS = frozenset(
+    (
+        "torch",
+        "accelerate",
+        "tensorflow",
+        "keras",
+        "tf_keras",
+        "jax",
+        "orbax",
+        "horovod",
+        "mpi4py",
+    )
 )
 WITNESS = "SBTRAIN_WITNESS"  # the process that stands for the rank; those it starts do not
 
