@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -80,10 +81,14 @@ class SupervisedRun:
         return self.process.wait(within_s)
 
     def stop(self) -> None:
-        """End whatever a failed test left."""
+        """End whatever a test left, what runs in sessions of its own too, as slurmd would."""
         if self.process is not None:
+            below = descendants(self.process.pid)
             end_session(self.process)
             self.process.wait()
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def task_pid(self, task: int) -> int:
         return int((self.folder / f"task-{task}.pid").read_text())
@@ -159,3 +164,16 @@ def supervised_run(
         **changes,
     }
     return SupervisedRun(folder=folder, plan=example_plan(**values))
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found += [int(entry.name), *descendants(int(entry.name))]
+    return found

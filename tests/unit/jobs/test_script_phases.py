@@ -21,7 +21,7 @@ from sbtrain_jobs.process import start_process
 from sbtrain_perf.request import DataSet
 from sbtrain_perf.timing_log import read_timing_log
 from sbtrain_staging.errors import SourceError
-from supervised_runs import SupervisedRun, supervised_run
+from supervised_runs import SupervisedRun, descendants, supervised_run
 
 USR1, TERM = signal.SIGUSR1, signal.SIGTERM
 OURS = ("--signal=B:USR1@60", "--open-mode=append")  # as where the user named no signal
@@ -72,19 +72,6 @@ def train(run: SupervisedRun, *, ranks: int) -> bool:
 
 def is_bash(pid: int) -> bool:
     return Path(f"/proc/{pid}/comm").read_text() == "run.sh\n"
-
-
-def descendants(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if parent == pid:
-                found += [int(entry.name), *descendants(int(entry.name))]
-    return found
 
 
 # -- it runs as under sbatch ---------------------------------------------------------------
