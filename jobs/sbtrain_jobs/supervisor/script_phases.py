@@ -226,8 +226,8 @@ class ScriptPhases:
     def _script_ended(self, code: int) -> None:
         self._code = code
         self._ended_s = time.monotonic()
-        if code != 0 and self._plan.resumable:
-            self._inquiry.ask()  # its steps may have felt Slurm's signal before we did
+        if code != 0:
+            self._inquiry.ask()  # its steps may have felt Slurm's end of them before we did
 
     # -- signals -----------------------------------------------------------------------
 
