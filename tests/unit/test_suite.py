@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,11 +12,10 @@ from pathlib import Path
 import pytest
 
 import allowed_skips
-from sbtrain_jobs.process import CommandResult, run_command
+from sbtrain_jobs.process import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-COMMANDS = ("test", "test-long")
 
 
 def pytest_arguments(target: str) -> list[str]:
@@ -27,9 +27,9 @@ def pytest_arguments(target: str) -> list[str]:
     return shlex.split(words)
 
 
-def collected(target: str) -> set[str]:
-    """Tests that a command runs, without their parameters."""
-    argv = [sys.executable, "-m", "pytest", *pytest_arguments(target)]
+def collected(arguments: list[str]) -> set[str]:
+    """Tests that pytest finds, without their parameters."""
+    argv = [sys.executable, "-m", "pytest", *arguments]
     argv += ["-n0", "--collect-only", "-q", "-p", "no:cacheprovider"]
     told = run_command(argv, cwd=ROOT, timeout_s=240).stdout
     ids = [line for line in told.splitlines() if line.startswith("tests/") and "::" in line]
@@ -61,36 +61,37 @@ def written() -> set[str]:
 
 
 def test_every_test_of_the_tree_is_run_by_a_command() -> None:
-    run = [collected(target) for target in COMMANDS]
-    assert written() == set.union(*run)
+    *shared, marked, fast = pytest_arguments("test")
+    assert (marked, fast) == ("-m", "not slow")
+    assert pytest_arguments("test-long") == [*shared, "-m", "slow"]
+    assert written() == collected(shared)
 
 
-def run_pytest(folder: Path, text: str) -> CommandResult:
-    (folder / "test_it.py").write_text(text)
-    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+SKIPS = {
+    "inside": "import pytest\ndef test_it():\n    pytest.skip('no lua')\n",
+    "mark": "import pytest\n@pytest.mark.skip(reason='no lua')\ndef test_it(): pass\n",
+    "module": "import pytest\npytest.skip('no lua', allow_module_level=True)\n",
+    "fixture": "import pytest\n@pytest.fixture\ndef lua(): pytest.skip('no lua')\n"
+    "def test_it(lua): pass\n",
+}
+
+
+def test_a_skip_as_root_is_a_failure(tmp_path: Path) -> None:
+    for name, text in SKIPS.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
     argv = [sys.executable, "-m", "pytest", "-p", "skips", "-p", "no:cacheprovider", "-q"]
-    argv += ["-c", "/dev/null", "--rootdir", str(folder), str(folder)]
-    return run_command(argv, cwd=folder, env=environ, timeout_s=60, check="keep")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import pytest\ndef test_it():\n    pytest.skip('no lua')\n",
-        "import pytest\n@pytest.mark.skip(reason='no lua')\ndef test_it(): pass\n",
-        "import pytest\npytest.skip('no lua', allow_module_level=True)\n",
-        "import pytest\n@pytest.fixture\ndef lua(): pytest.skip('no lua')\n"
-        "def test_it(lua): pass\n",
-    ],
-    ids=["inside", "mark", "module", "fixture"],
-)
-def test_a_skip_as_root_is_a_failure(text: str, tmp_path: Path) -> None:
-    said = run_pytest(tmp_path, text)
+    argv += ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)]
+    argv += ["--continue-on-collection-errors"]
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    said = run_command(argv, cwd=tmp_path, env=environ, timeout_s=60, check="keep")
     if os.geteuid() == 0:
         assert said.returncode != 0
-        assert "skipped as root: no lua" in said.stdout
+        for name in SKIPS:
+            assert re.search(rf"(FAILED|ERROR) test_{name}\.py", said.stdout), said.stdout
+        assert said.stdout.count("skipped as root: no lua") >= len(SKIPS)
+        assert "passed" not in said.stdout
     else:
-        assert "skipped" in said.stdout
+        assert "4 skipped" in said.stdout
 
 
 def test_a_listed_skip_is_allowed_for_its_reason_alone(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,10 @@ from test_hooks import OF_A_RANK, heard, of_a_rank, ran
 from played_supervisor import PlayedSupervisor
 from sbtrain_jobs.hooks.step_times import OTHERS_IN_A_ROW, Leader, StepTimes
 from sbtrain_jobs.hooks.witness import Witness
+from sbtrain_jobs.process import CommandResult
 from sbtrain_jobs.wire.messages import PhaseDone, StepsDone
+
+RunWithout = Callable[[str, Mapping[str, str], Path], CommandResult]
 
 
 @pytest.fixture
@@ -31,7 +34,9 @@ class Told:
     samples: set[int]
 
 
-def told(supervisor: PlayedSupervisor, text: str, cwd: Path) -> Told:
+def told(
+    supervisor: PlayedSupervisor, text: str, cwd: Path, *, run_without: RunWithout = ran
+) -> Told:
     """By the hooks of a script, which prints the same without them."""
     environ = of_a_rank(supervisor, OMP_NUM_THREADS="1", TF_ENABLE_ONEDNN_OPTS="0")
     said = ran(text, environ, cwd)
@@ -39,7 +44,7 @@ def told(supervisor: PlayedSupervisor, text: str, cwd: Path) -> Told:
     messages = heard(supervisor)
     (start,) = [m for m in messages if isinstance(m, PhaseDone)]
     done = [m for m in messages if isinstance(m, StepsDone)]
-    without = ran(text, {**environ, "SBTRAIN_ROLE": ""}, cwd)
+    without = run_without(text, {**environ, "SBTRAIN_ROLE": ""}, cwd)
     assert without.stdout == said.stdout
     return Told(
         start=start,
@@ -76,85 +81,6 @@ def test_one_framework_counts_and_input_is_that_of_timed_steps(
     assert (start.parameters, start.tensors) == (3, 2)
     assert isinstance(steps, StepsDone)
     assert (steps.first, len(steps.seconds), steps.input_s) == (2, 2, 0.75)
-
-
-# -- TensorFlow --------------------------------------------------------------------------
-
-
-TENSORFLOW = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-import tensorflow as tf
-w = tf.Variable(tf.ones((4, 3)))
-b = tf.Variable(tf.zeros(3))
-TRACED
-def loss_of(x):
-    return tf.reduce_mean((x @ w + b) ** 2)
-TRACED
-def train(x):
-    with tf.GradientTape() as tape:
-        loss = loss_of(x)
-    for variable, gradient in zip((w, b), tape.gradient(loss, (w, b))):
-        variable.assign_sub(0.1 * gradient)
-    return loss
-for step in range(9):
-    x = tf.fill((2, 4), float(step))
-    train(x)
-    loss_of(x)
-print(float(tf.reduce_sum(w)), train.__name__)
-"""
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("traced", ["@tf.function", ""])
-def test_a_loop_of_tensorflow(
-    traced: str, supervisor: PlayedSupervisor, tmp_path: Path
-) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    found = told(supervisor, TENSORFLOW.replace("TRACED", traced), tmp_path)
-    assert found.steps == tuple(range(2, 10))
-    assert (found.start.parameters, found.start.tensors) == (15, 2)
-
-
-SERVERS = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-import socket
-import tensorflow as tf
-def port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-spec = {name: [f"127.0.0.1:{port()}"] for name in ("worker", "ps")}
-cluster = tf.train.ClusterSpec({**spec, "chief": [f"127.0.0.1:{port()}"]})
-servers = [tf.distribute.Server(cluster, name, 0, protocol="grpc") for name in spec]
-resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-with strategy.scope():
-    w = tf.Variable(tf.ones(4))
-@tf.function
-def train():
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(w ** 2)
-    w.assign_sub(0.1 * tape.gradient(loss, w))
-@tf.function
-def evaluate():
-    return tf.reduce_sum(w)
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-for _ in range(12):
-    coordinator.schedule(train)
-    coordinator.schedule(evaluate)
-coordinator.join()
-print(float(tf.reduce_sum(w)), flush=True)
-"""
-
-
-@pytest.mark.tensorflow
-def test_what_a_coordinator_schedules(supervisor: PlayedSupervisor, tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    found = told(supervisor, SERVERS, tmp_path)
-    assert found.steps in (tuple(range(2, 13)), tuple(range(2, 12)))  # the last may be at it
-    assert (found.start.parameters, found.start.tensors) == (4, 1)
 
 
 # -- JAX ---------------------------------------------------------------------------------

@@ -21,8 +21,6 @@ from sbtrain_jobs.wire.messages import (
     Forming,
     Hello,
     Message,
-    PhaseDone,
-    Saved,
     ScriptOver,
     StepsDone,
 )
@@ -194,39 +192,3 @@ def test_mpi_tells_of_its_world(supervisor: PlayedSupervisor, tmp_path: Path) ->
     assert over == ScriptOver(rank=1)
     assert forming == Forming(rank=1, where="MPI")
     assert formed == Formed(rank=1, where="MPI", place=0, size=1)
-
-
-KERAS = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-import multiprocessing, numpy, keras
-keras.utils.set_random_seed(1)
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-x = numpy.arange(256.0).reshape(64, 4) / 256
-model.fit(x, x[:, :1], epochs=2, batch_size=8, validation_split=0.5, verbose=0)
-model.save_weights("w.weights.h5")
-print(*(float(v.numpy().sum()) for v in model.trainable_variables))
-"""
-
-
-@pytest.mark.tensorflow
-def test_keras_tells_of_steps_and_saves_and_trains_as_ever(
-    supervisor: PlayedSupervisor, tmp_path: Path
-) -> None:
-    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    environ = of_a_rank(supervisor, TF_ENABLE_ONEDNN_OPTS="0", KERAS_BACKEND="tensorflow")
-    said = ran(KERAS, environ, tmp_path)
-    assert said.returncode == 0, said.stderr
-    told = heard(supervisor)
-    (start,) = [m for m in told if isinstance(m, PhaseDone) and m.name == "start"]
-    assert (start.parameters, start.tensors) == (19, 4)
-    steps = [m for m in told if isinstance(m, StepsDone)]
-    assert steps[0].first == 1
-    assert sum(len(m.seconds) for m in steps) == 8
-    (saved,) = [m for m in told if isinstance(m, Saved)]
-    assert saved == Saved(rank=1, step=8, path=str(tmp_path / "w.weights.h5"))
-    (kept,) = [m for m in told if isinstance(m, PhaseDone) and m.name == "checkpoint"]
-    assert kept.size_bytes == (tmp_path / "w.weights.h5").stat().st_size
-    without = ran(KERAS, {**environ, "SBTRAIN_ROLE": ""}, tmp_path)
-    assert without.stdout == said.stdout
