@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -76,20 +77,23 @@ def test_the_extra_is_named(tmp_path: Path, words: list[str], package: str, extr
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-TREES = [
-    ast.parse(path.read_text())
-    for wing in WINGS
-    for path in sorted((ROOT / wing).rglob("*.py"))
-]
 MODULES = {"scikit-learn": "sklearn", "tensorflow-cpu": "tensorflow"}
 # Needed without being imported: the MPI library that mpi4py loads, and its mpiexec.
 LOADED = {"mpich": "mpi4py"}
 
 
+@functools.cache
+def trees() -> list[ast.Module]:
+    """Of every module of the product."""
+    paths = (path for wing in WINGS for path in sorted((ROOT / wing).rglob("*.py")))
+    return [ast.parse(path.read_text()) for path in paths]
+
+
+@functools.cache
 def imported() -> set[str]:
     """Top names of all that the product imports, at any depth."""
     names = set()
-    for node in (node for tree in TREES for node in ast.walk(tree)):
+    for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -100,7 +104,7 @@ def imported() -> set[str]:
 def named_extras() -> set[str]:
     """Extras that the product's messages send users to."""
     names = set(_EXTRA_OF.values())
-    for node in (node for tree in TREES for node in ast.walk(tree)):
+    for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Call):
             said = [word.value for word in node.keywords if word.arg == "extra"]
             if getattr(node.func, "id", "") == "needs_extra":
@@ -129,7 +133,7 @@ def test_every_extra_that_is_named_can_be_installed() -> None:
 
 
 def test_no_message_sends_to_an_index_for_sbtrain() -> None:
-    for tree in TREES:
+    for tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not re.search(r"pip install.*sbtrain\b", node.value), node.value
