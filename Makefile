@@ -26,7 +26,8 @@ help:  ## Show this list
 demo: $(VENV)/.runtime  ## Train, be preempted, resume and learn on a private Slurm
 	$(BIN)/python jobs/examples/demo.py --folder demo-run --cluster .sbtrain/cluster
 
-test: $(VENV)/.dev lint types  ## Everything a change must pass
+test: $(VENV)/.dev  ## Everything a change must pass
+	@$(MAKE) --no-print-directory -j2 lint types $(VENV)/.collected
 	$(PYTEST) -m "not slow"
 
 test-long: $(VENV)/.horovod  ## The slow tests: a thousand kills, whole trainings, every framework
@@ -74,6 +75,11 @@ endef
 
 $(VENV)/.runtime: $(INSTALLED_BY)
 	$(call install,,$(EXTRAS))
+
+# pytest rewrites every test file once; eight workers that begin together would each do so.
+$(VENV)/.collected: $(VENV)/.dev $(shell find tests -name '*.py')
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true  # the run itself says why
+	@touch $@
 
 $(VENV)/.dev: $(INSTALLED_BY)
 	$(call install,tests,$(DEV_EXTRAS))

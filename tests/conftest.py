@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import signal
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min(named, default=len(FIRST))
 
     items.sort(key=kind)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was collected stays: the collector need not walk it again and again
 
 
 @pytest.hookimpl(optionalhook=True)

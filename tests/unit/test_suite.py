@@ -22,7 +22,7 @@ def pytest_arguments(target: str) -> list[str]:
     """What `make TARGET` says to pytest."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     told = run_command(["make", "-n", target], cwd=ROOT, env=environ, timeout_s=60).stdout
-    (line,) = [line for line in told.splitlines() if " -m pytest" in line]
+    (line,) = [line for line in told.splitlines() if " -m pytest -n" in line]
     _, _, words = line.partition(" -m pytest")
     return shlex.split(words)
 

@@ -123,3 +123,5 @@ def _of_running(asked: Asked, plan: Plan) -> Iterator[Addition]:
     named = given(settings, "job-name") or named_otherwise(asked.directives)
     if not (named or asked.script.from_stdin):  # which sbatch gets so, and names
         yield Addition(word=f"--job-name={asked.script.name}", why="as sbatch names it")
+    if given(settings, "quiet") and given(settings, "verbose"):
+        yield Addition(word="--quiet", why="sbatch refuses it with --verbose", narrows=True)

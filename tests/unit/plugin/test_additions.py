@@ -86,6 +86,12 @@ def test_the_plan_says_whether_a_script_may_be_watched() -> None:
         assert with_options(said, plan, additions(said, plan)).hooks == watched
 
 
+@pytest.mark.parametrize("words", ["-v -Q", "-Qv", "--quiet --verbose"])
+def test_what_sbatch_refuses_together_reaches_it(words: str) -> None:
+    assert "--quiet" in added(f"--train-name=x {words}", resumable=False)
+    assert "--quiet" not in added("--train-name=x -Q", resumable=False)
+
+
 def test_every_addition_has_its_reason() -> None:
     plan = example_plan(gpus_per_node=2)
     assert all(one.why for one in additions(asked("--train-steps=9"), plan).each)
