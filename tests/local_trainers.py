@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from plans import example_plan
+from preloaded import Forked, PreloadedParent
 from sbtrain_jobs.layouts.ranks import counting_ranks
 from sbtrain_jobs.layouts.trainer import RoleContext, role_environment
 from sbtrain_jobs.node_agent.held_port import HeldPort
@@ -42,7 +43,6 @@ from sbtrain_jobs.wire.messages import (
 )
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Layout, Plan, Role
-from tensorflow_once import Forked, TensorFlowParent
 
 WITHIN_S = 150.0
 
@@ -80,7 +80,7 @@ class LocalAttempt:
     plan: Plan
     number: int
     script: Path
-    parent: TensorFlowParent
+    parent: PreloadedParent
     script_args: Sequence[str] = ()
     processes: dict[int, Forked] = field(default_factory=dict)
     said: list[Message] = field(default_factory=list)

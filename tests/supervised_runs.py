@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -14,13 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plans import example_plan
-from sbtrain_jobs.process import end_session, start_process
+from preloaded import Forked, PreloadedParent, preloaded
+from sbtrain_jobs.process import start_process
 from sbtrain_jobs.record.ledger import LedgerEntry, read_ledger
 from sbtrain_perf.codec import plan_to_json
 from sbtrain_perf.request import DataSet, Plan
 
 FAKES = Path(__file__).parent / "fakes"
 WITHIN_S = 120.0
+
+
+@functools.cache
+def supervisors() -> PreloadedParent:
+    """Until this process ends: what a supervisor loads takes half of the CPU of its run."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(preloaded("h5py", "sbtrain_jobs.supervisor.supervise"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +41,7 @@ class SupervisedRun:
     folder: Path
     plan: Plan
     environ: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     stdin: int = subprocess.DEVNULL
     descriptors: tuple[int, ...] = ()  # that it inherits
 
@@ -57,15 +68,17 @@ class SupervisedRun:
         if restart_count:
             self.environ["SLURM_RESTART_COUNT"] = str(restart_count)
         path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+        program, words = FAKES / "supervised.py", (str(plan_path), str(self.folder))
+        environ = {**os.environ, "PATH": path, **self.environ}
         with (self.folder / "job.out").open("ab") as output:
+            if self.plan.launch == "ranks":  # a script gets what its process started with
+                self.process = supervisors().start(
+                    program, *words, env=environ, output=output.fileno()
+                )
+                return
             self.process = start_process(
-                [
-                    sys.executable,
-                    str(FAKES / "supervised.py"),
-                    str(plan_path),
-                    str(self.folder),
-                ],
-                env={**os.environ, "PATH": path, **self.environ},
+                [sys.executable, str(program), *words],
+                env=environ,
                 stdin=self.stdin,
                 stdout=output,
                 stderr=output,
@@ -84,7 +97,8 @@ class SupervisedRun:
         """End whatever a test left, what runs in sessions of its own too, as slurmd would."""
         if self.process is not None:
             below = descendants(self.process.pid)
-            end_session(self.process)
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             for pid in below:
                 with contextlib.suppress(ProcessLookupError):

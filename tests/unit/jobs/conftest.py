@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tensorflow_once import TensorFlowParent, tensorflow_parent
+from preloaded import PreloadedParent, preloaded
 
 
 @pytest.fixture(scope="session")
-def with_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TensorFlowParent]:
+def with_tensorflow() -> Iterator[PreloadedParent]:
     """Starts programs that have imported TensorFlow already."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    with tensorflow_parent(tmp_path_factory.mktemp("tensorflow")) as parent:
+    with preloaded("keras") as parent:  # with all of TensorFlow
         yield parent
 
 

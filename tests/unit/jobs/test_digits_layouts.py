@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from local_trainers import LocalAttempt, local_plan
+from preloaded import PreloadedParent
 from sbtrain_jobs.process import end_session, run_command
 from sbtrain_jobs.training.checkpoint import CheckpointStore
 from sbtrain_jobs.wire.messages import EXIT_STOPPED
 from sbtrain_perf.request import Layout
-from tensorflow_once import TensorFlowParent
 
 EXAMPLES = Path(__file__).parents[3] / "jobs" / "examples"
 STEPS = 300
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.tensorflow
 )
 def test_trains_stops_resumes_and_finishes(
     tmp_path: Path,
-    with_tensorflow: TensorFlowParent,
+    with_tensorflow: PreloadedParent,
     digits: Path,
     layout: Layout,
     workers: int,
@@ -82,7 +82,7 @@ def test_trains_stops_resumes_and_finishes(
 
 @contextlib.contextmanager
 def training_with_servers(
-    folder: Path, digits: Path, parent: TensorFlowParent
+    folder: Path, digits: Path, parent: PreloadedParent
 ) -> Iterator[LocalAttempt]:
     """A chief, a server (rank 1) and two workers, after 50 of their steps."""
     plan = local_plan(folder, layout="ps", workers=2, servers=1, steps=STEPS, data=digits)
@@ -97,7 +97,7 @@ def training_with_servers(
 
 @pytest.mark.slow
 def test_a_lost_worker_costs_no_update(
-    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, digits: Path, with_tensorflow: PreloadedParent
 ) -> None:
     with training_with_servers(tmp_path, digits, with_tensorflow) as attempt:
         attempt.processes[3].kill()
@@ -109,7 +109,7 @@ def test_a_lost_worker_costs_no_update(
 
 @pytest.mark.slow
 def test_a_lost_server_ends_the_run(
-    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, digits: Path, with_tensorflow: PreloadedParent
 ) -> None:
     with training_with_servers(tmp_path, digits, with_tensorflow) as attempt:
         attempt.processes[1].kill()
@@ -119,7 +119,7 @@ def test_a_lost_server_ends_the_run(
 
 
 def test_alone_it_stops_on_a_signal_resumes_and_finishes(
-    tmp_path: Path, digits: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, digits: Path, with_tensorflow: PreloadedParent
 ) -> None:
     log = tmp_path / "log"
     argv = (EXAMPLES / "train_digits.py", "--data", str(digits))

@@ -10,16 +10,16 @@ from test_hooked_steps import RunWithout, supervisor, told
 from test_hooks import heard, of_a_rank, ran
 
 from played_supervisor import PlayedSupervisor
+from preloaded import PreloadedParent
 from sbtrain_jobs.process import CommandResult
 from sbtrain_jobs.wire.messages import PhaseDone, Saved, StepsDone
-from tensorflow_once import TensorFlowParent
 
 __all__ = ["supervisor"]
 pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture
-def run_without(with_tensorflow: TensorFlowParent) -> RunWithout:
+def run_without(with_tensorflow: PreloadedParent) -> RunWithout:
     """Of what no hook is to see TensorFlow may be there before it starts."""
 
     def run(text: str, environ: Mapping[str, str], cwd: Path) -> CommandResult:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from preloaded import PreloadedParent
 from sbtrain_jobs.node_agent.held_port import HeldPort
 from sbtrain_jobs.process import CommandResult
-from tensorflow_once import TensorFlowParent
 
 REUSE_PORT, REUSE_ADDRESS = socket.SO_REUSEPORT, socket.SO_REUSEADDR
 
@@ -90,7 +90,7 @@ os._exit(0)
 
 @pytest.mark.tensorflow
 def test_tensorflow_serves_on_a_held_port(
-    tmp_path: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, with_tensorflow: PreloadedParent
 ) -> None:
     script = tmp_path / "serve.py"
     script.write_text(SERVE)

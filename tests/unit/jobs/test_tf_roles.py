@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from local_trainers import LocalAttempt, local_plan
+from preloaded import PreloadedParent
 from sbtrain_jobs.process import end_session, start_process
 from sbtrain_perf.codec import plan_to_json
-from tensorflow_once import TensorFlowParent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, with_tensorflow: TensorFlowParent) -> Path:
+def alone(tmp_path_factory: pytest.TempPathFactory, with_tensorflow: PreloadedParent) -> Path:
     """Checkpoints of the line, trained by one process with batches of 32."""
     folder = tmp_path_factory.mktemp("line") / "alone"
     done = with_tensorflow.run(TRAIN_LINE, str(folder), timeout_s=120)
@@ -44,7 +44,7 @@ def weights(folder: Path) -> list[NDArray[np.float32]]:
 
 
 def test_two_workers_take_the_steps_of_one_with_twice_the_batch(
-    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, alone: Path, with_tensorflow: PreloadedParent
 ) -> None:
     plan = local_plan(
         tmp_path, layout="allreduce", workers=2, servers=0, steps=30, data=tmp_path
@@ -60,7 +60,7 @@ def test_two_workers_take_the_steps_of_one_with_twice_the_batch(
 
 
 def test_two_devices_of_one_process_share_a_batch(
-    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, alone: Path, with_tensorflow: PreloadedParent
 ) -> None:
     environment = {**os.environ, "LINE_CPUS": "2"}
     done = with_tensorflow.run(TRAIN_LINE, str(tmp_path / "c"), env=environment, timeout_s=120)
@@ -70,7 +70,7 @@ def test_two_devices_of_one_process_share_a_batch(
 
 
 def test_a_state_that_does_not_fit_is_refused(
-    tmp_path: Path, alone: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, alone: Path, with_tensorflow: PreloadedParent
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -88,7 +88,7 @@ def test_a_state_that_does_not_fit_is_refused(
 
 
 def test_a_thread_that_never_ends_does_not_keep_the_process(
-    tmp_path: Path, with_tensorflow: TensorFlowParent
+    tmp_path: Path, with_tensorflow: PreloadedParent
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(

@@ -1,9 +1,9 @@
-"""TensorFlow imported once for many processes: a parent that has it, and forks of it.
+"""Modules imported once for many processes: a parent that has them, and forks of it.
 
-Run as a program this file is the parent. It imports TensorFlow, which takes seconds of a core,
-and starts nothing of it; then it forks for each program that it is asked for. The fork has its
-own session, environment and output, runs the program as Python's main script, and ends as
-Python ends. What the tests look at begins where the import is over.
+Run as a program this file is the parent. It imports what it is told, which takes seconds of a
+core for TensorFlow, and starts nothing of it; then it forks for each program that it is asked
+for. The fork has its own session, environment and output, runs the program as Python's main
+script, and ends as Python ends. What the tests look at begins where the import is over.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ from pathlib import Path
 
 from sbtrain_jobs.process import CommandResult
 
-# Read when TensorFlow is loaded; without oneDNN the order of sums is always the same.
-LOADED_WITH = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
+# Read when they are loaded. Without oneDNN the order of TensorFlow's sums is always the same;
+# threads of a numeric library would not be there in a fork.
+LOADED_WITH = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 
 class Forked:
@@ -65,14 +70,14 @@ class Forked:
                 return None
             chunk = self._line.recv(4096)
             if not chunk:
-                raise EOFError("the parent of the trainers is gone")
+                raise EOFError("the parent of the forks is gone")
             self._unread += chunk
         told, _, self._unread = self._unread.partition(b"\n")
         return told.decode()
 
 
-class TensorFlowParent:
-    """Starts programs that have TensorFlow already."""
+class PreloadedParent:
+    """Starts programs that have its modules already."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -131,11 +136,15 @@ class TensorFlowParent:
 
 
 @contextlib.contextmanager
-def tensorflow_parent(folder: Path) -> Iterator[TensorFlowParent]:
-    address = str(folder / "parent")
+def preloaded(*modules: str) -> Iterator[PreloadedParent]:
+    with tempfile.TemporaryDirectory(prefix="sbt-") as folder:  # short, for a socket's address
+        yield from _started(f"{folder}/parent", modules)
+
+
+def _started(address: str, modules: Sequence[str]) -> Iterator[PreloadedParent]:
     wings = os.pathsep.join(path for path in sys.path if path)
     with subprocess.Popen(
-        [sys.executable, __file__, address],
+        [sys.executable, __file__, address, *modules],
         env={**os.environ, **LOADED_WITH, "PYTHONPATH": wings},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -143,7 +152,7 @@ def tensorflow_parent(folder: Path) -> Iterator[TensorFlowParent]:
     ) as process:  # when its stdin is closed it ends, and with it every fork
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        yield TensorFlowParent(address)
+        yield PreloadedParent(address)
 
 
 def serve(address: str) -> Sequence[str]:
@@ -206,10 +215,11 @@ def become(asked: dict[str, object], outputs: Sequence[int]) -> Sequence[str]:
 
 
 if __name__ == "__main__":
+    import importlib
     import warnings
 
-    import keras  # noqa: F401  # with all of TensorFlow
-
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
     warnings.filterwarnings("ignore", "This process .* is multi-threaded")
     sys.argv = list(serve(sys.argv[1]))
     sys.path[0] = str(Path(sys.argv[0]).parent)
