@@ -112,12 +112,9 @@ class Round:
             assert re.search(reason, status["reason"]), (name, status["reason"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "accounting",
-    [
-        pytest.param(False, id="without accounting"),
-        pytest.param(True, id="with accounting", marks=pytest.mark.slow),
-    ],
+    "accounting", [False, True], ids=["without accounting", "with accounting"]
 )
 def test_status_and_logs_of_a_round_of_runs(tmp_path: Path, accounting: bool) -> None:
     (tmp_path / "train.py").write_text(TRAIN)

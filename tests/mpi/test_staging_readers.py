@@ -154,6 +154,7 @@ def test_the_next_epoch_is_another_part(nodes, tmp_path: Path) -> None:
     assert rows[0] != rows[1]
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_tensorflow_trains_on_rows_that_still_come(nodes, tmp_path: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

@@ -53,7 +53,7 @@ print(float(tf.reduce_sum(w)), train.__name__)
 """
 
 
-@pytest.mark.parametrize("traced", ["@tf.function", ""])
+@pytest.mark.parametrize("traced", ["@tf.function", pytest.param("", marks=pytest.mark.slow)])
 def test_a_loop_of_tensorflow(
     traced: str, supervisor: PlayedSupervisor, tmp_path: Path, run_without: RunWithout
 ) -> None:

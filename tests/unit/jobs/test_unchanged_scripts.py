@@ -185,7 +185,7 @@ print("sum", float(strategy.experimental_local_results(total())[0]))
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("leaves", ["", "one"])
+@pytest.mark.parametrize("leaves", ["", pytest.param("one", marks=pytest.mark.slow)])
 def test_mirrored_workers(leaves: str, make_run: MakeRun) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     run = make_run(MIRRORED.replace("LEAVES", leaves), framework="tensorflow")
