@@ -84,7 +84,16 @@ def test_it_costs_three_questions_and_then_none(
         assert bool(asked) is bool(most)
 
 
-def test_gpus_can_be_asked_for(tmp_path: Path, environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("left_out", [False, True], ids=["", "though a site file has none"])
+def test_gpus_can_be_asked_for(
+    tmp_path: Path, environ: dict[str, str], *, left_out: bool
+) -> None:
+    if left_out:
+        tables = "".join(
+            f"[partitions.{one}]\ngpus_per_node = 0\n" for one in ("spot", "urgent")
+        )
+        (tmp_path / "site.toml").write_text(tables)
+        environ |= {"SBTRAIN_SITE": str(tmp_path / "site.toml")}
     for words in (("--gres=gpu:1", "-p", "spot"), ("--gres=gpu:k80:2",), ("-G2", "-N1")):
         said = sbtrain(
             *words, "--train-explain", "--train-steps=20", "train.py",

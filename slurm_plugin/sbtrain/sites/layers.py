@@ -57,6 +57,7 @@ def load_site(
     found: Mapping[str, Any] | None = None,
     *,
     to_run: bool = False,
+    asks_gpus: bool = False,
 ) -> Site:
     """
     Args:
@@ -64,6 +65,7 @@ def load_site(
         found: what Slurm says (sites/discovery.py); None: nothing, and files are believed.
         to_run: on this very cluster. Otherwise a named file of which no partition is here is
             another cluster's, and is believed alone.
+        asks_gpus: the call does, also of partitions whose GPUs a file leaves out of plans.
 
     Raises:
         SiteError: there is no such site, or a file is wrong; the message names the file, the
@@ -79,7 +81,7 @@ def load_site(
     stale: tuple[str, ...] = ()
     invented = found is None and not stated.get("partitions")
     if found is not None:
-        checked = settled(found, stated)
+        checked = settled(found, stated, asks_gpus=asks_gpus)
         data = checked.data
         stale = tuple(_located(problem, files) for problem in checked.problems)
     elif invented:

@@ -24,11 +24,14 @@ class Settled:
     problems: tuple[Problem, ...] = ()
 
 
-def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
+def settled(
+    found: Mapping[str, Any], stated: Mapping[str, Any], *, asks_gpus: bool = False
+) -> Settled:
     """
     Args:
         found: sites.discovery's.
         stated: what the files say, any part of it.
+        asks_gpus: of GPUs that a file leaves out of plans, for a call that asks for some.
     """
     here, named = found["partitions"], stated.get("partitions", {})
     problems = []
@@ -38,7 +41,7 @@ def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
             words = "Slurm has no such partition"
             problems.append(Problem(path=("partitions", name), message=words))
             continue
-        tables[name], wrong = _partition(here[name], table)
+        tables[name], wrong = _partition(here[name], table, asks_gpus=asks_gpus)
         problems += [
             Problem(path=("partitions", name, key), message=message) for key, message in wrong
         ]
@@ -55,7 +58,7 @@ def settled(found: Mapping[str, Any], stated: Mapping[str, Any]) -> Settled:
 
 
 def _partition(
-    found: Mapping[str, Any], stated: Mapping[str, Any]
+    found: Mapping[str, Any], stated: Mapping[str, Any], *, asks_gpus: bool
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """What holds of one, and what of the stated is wrong."""
     data = {**found, **{key: stated[key] for key in stated if key not in _GPU_KEYS}}
@@ -75,7 +78,7 @@ def _partition(
         data["preempts_others"] = True
     if not data.get("preemptible"):
         data.pop("mean_time_to_preemption_h", None)
-    gpus, problem = _gpus(found, stated)
+    gpus, problem = _gpus(found, stated, asked=asks_gpus)
     for key in _GPU_KEYS:
         data.pop(key, None)
     return {**data, **gpus}, [*wrong, *problem]
@@ -98,7 +101,7 @@ def _contradicted(
 
 
 def _gpus(
-    found: Mapping[str, Any], stated: Mapping[str, Any]
+    found: Mapping[str, Any], stated: Mapping[str, Any], *, asked: bool
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The keys of GPUs that hold, and what of the stated ones is wrong."""
     has = {key: found[key] for key in _GPU_KEYS if key in found}
@@ -106,7 +109,7 @@ def _gpus(
     if not said:
         return has, []
     if said.get("gpus_per_node") == 0:
-        return {}, []
+        return has if asked else {}, []
     key = "gpu_types" if "gpu_types" in said else "gpu"
     if not has:
         return {}, [(key, "Slurm's nodes have no GPUs")]

@@ -146,7 +146,13 @@ def _ground(
     if answers is None and client is not None:
         known = Known(silence="the job goes to another cluster, which is not asked")
     runs = to_run and not asked.options.explain
-    site = load_site(asked.options.site, around.environ, known.site, to_run=runs)
+    site = load_site(
+        asked.options.site,
+        around.environ,
+        known.site,
+        to_run=runs,
+        asks_gpus=given(asked.settings, *GPU_OPTIONS),
+    )
     shape, notes = site.shape, tuple[str, ...]()
     if any(one.gpu for one in shape.partitions) and _wants_no_gpus(asked):
         shape = without_gpus(shape)

@@ -81,6 +81,13 @@ def of_spot(**stated: object) -> dict[str, Any]:
     return dict(found.data["partitions"]["spot"])
 
 
+def test_gpus_that_a_file_leaves_out_are_there_for_who_asks_for_some() -> None:
+    assert "gpu_types" not in of_spot(gpus_per_node=0)
+    stated = {"partitions": {"spot": {"gpus_per_node": 0}}}
+    asked = settled(said(), stated, asks_gpus=True).data["partitions"]["spot"]
+    assert asked["gpu_types"] == said()["partitions"]["spot"]["gpu_types"]
+
+
 def test_less_of_the_gpus_may_be_asked_for_and_by_slurms_words() -> None:
     assert of_spot(gpu_types={"k80": {"nodes": 4, "gpus_per_node": 2}})["gpu_types"] == {
         "k80": {"nodes": 4, "gpus_per_node": 2, "gres": "k80"}
