@@ -1,7 +1,7 @@
 """Whether scripts as their frameworks' documentation writes them come up right at the first
 try, and whether mistakes in them are told.
 
-    benchmarks/launch.py [--only first|twins|loss|ports|times|overhead] [--script NAME]
+    benchmarks/launch.py [--only first|twins|loss|ports|times|servers|overhead] [--script NAME]
 
 Prints a table, writes build/bench-launch.json, exits 1 where a bar is missed.
 """
@@ -21,6 +21,7 @@ from bench_table import BenchRow, finish
 from launch_checks.losses import loss_rows
 from launch_checks.overhead import overhead_rows
 from launch_checks.ports import port_rows
+from launch_checks.servers import server_rows
 from launch_checks.times import times_rows
 from launch_checks.tries import try_script
 from launch_checks.twins import TWINS
@@ -135,6 +136,7 @@ PARTS: Mapping[str, Part] = {
     "loss": loss_rows,
     "ports": port_rows,
     "times": times_rows,
+    "servers": server_rows,
     "overhead": overhead_rows,
 }
 

@@ -65,9 +65,11 @@ def times_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
     names = [name for name in names if name not in missing]
     rows = []
     for name in names:
-        before = _run(environ, place, name)
-        _refit(environ)
-        again = _run(environ, place, name)  # at once: what else the machine does changes
+        nodes = "-N1" if name in ON_ONE_NODE else "-N2"
+        before = timed_run(environ, place, name, nodes)
+        learn(environ)
+        # At once: what else the machine does changes.
+        again = timed_run(environ, place, name, nodes)
         yard = f"clock {again.clock:.4f} s" if again else "no clock"
         both = [one.off for one in (before, again) if one]
         rows += [
@@ -91,7 +93,8 @@ def times_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Bench
     return rows
 
 
-def _refit(environ: Mapping[str, str]) -> None:
+def learn(environ: Mapping[str, str]) -> None:
+    """Refit from all runs so far."""
     refit = [str(Path(SBTRAIN).with_name("sbtrainctl")), "refit"]
     said = subprocess.run(
         refit, env=dict(environ), capture_output=True, text=True, timeout=120, check=False
@@ -99,10 +102,11 @@ def _refit(environ: Mapping[str, str]) -> None:
     sys.stderr.write(said.stdout + said.stderr)
 
 
-def _run(environ: Mapping[str, str], place: Path, name: str) -> Timed | None:
+def timed_run(environ: Mapping[str, str], place: Path, name: str, *words: str) -> Timed | None:
+    """Of timed_scripts; None where it did not end well, or nothing was timed."""
     folder = place / f"timed-{name}-{len(list(place.iterdir()))}"
-    nodes = "-N1" if name in ON_ONE_NODE else "-N2"
-    found = try_script({**environ, "OMP_NUM_THREADS": "1"}, folder, TIMED / f"{name}.py", nodes)
+    script, environ = TIMED / f"{name}.py", {**environ, "OMP_NUM_THREADS": "1"}
+    found = try_script(environ, folder, script, *words)
     timed = _timed(found)
     told = timed or found.output[-2000:] or found.refused
     sys.stderr.write(f"{name}: {found.state or 'refused'}: {told}\n")

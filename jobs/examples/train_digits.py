@@ -18,6 +18,7 @@ sbatch (one node), or right here:
 """
 
 import argparse
+import math
 import os
 import time
 
@@ -58,7 +59,7 @@ def train(run: Run, *, min_step_s: float) -> None:
         optimizer = keras.optimizers.Adam(3e-3)
         optimizer.build(model.trainable_variables)
     state = [*model.variables, *optimizer.variables]
-    run.describe(parameters=model.count_params(), tensors=len(model.trainable_variables))
+    run.describe(variables=[math.prod(one.shape) for one in model.trainable_variables])
 
     @cluster.compile
     def step_on(images, labels):

@@ -241,12 +241,14 @@ class LearntLifetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntModel:
-    """What a workload's runs said of their network. None or 0: they did not say."""
+    """What a workload's runs said of their network. None, 0 or nothing: they did not say.
+    fullest_shards: of 2, 3, ... parameter servers the share that the fullest holds."""
 
     workload: str
     parameters: int | None = None
     tensors: int | None = None
     checkpoint_bytes: int = 0
+    fullest_shards: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

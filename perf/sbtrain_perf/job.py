@@ -20,7 +20,8 @@ class Job:
     steps: fixed for every plan; 0 where samples (all epochs together) are to be trained on.
     known: some run of this workload has been learnt from.
     assumptions: in words, what stands in for what the request leaves open. hardware: what
-    the user's own sbatch options ask of nodes.
+    the user's own sbatch options ask of nodes. fullest_shards: of 2, 3, ... parameter servers
+    the share of the network that the fullest holds; none where no run told.
     """
 
     request: Request
@@ -33,6 +34,7 @@ class Job:
     known: bool
     assumptions: tuple[str, ...]
     hardware: AskedHardware
+    fullest_shards: tuple[float, ...] = ()
 
 
 def job_of(request: Request, coefficients: Coefficients) -> Job:
@@ -64,6 +66,7 @@ def job_of(request: Request, coefficients: Coefficients) -> Job:
         known=any(s.workload == request.workload for s in coefficients.learnt.steps),
         assumptions=tuple(assumptions),
         hardware=AskedHardware.of(request.sbatch_options),
+        fullest_shards=learnt.fullest_shards if learnt else (),
     )
 
 

@@ -275,8 +275,7 @@ class Predictor:
             terms.compute_s[1, at],
             terms.server_s[at],
             workers=self.workers(candidates, candidates.high)[served],
-            servers=servers.astype(np.float64),
-            sharing=server.sharing.value,
+            share=terms.server_share[servers],
             sharpness=server.sharpness.value,
         )
         return out * terms.own.factors(
@@ -307,7 +306,7 @@ class Predictor:
         served = np.flatnonzero(candidates.servers > 0)
         at, servers = candidates.partition[served], candidates.servers[served]
         workers_s = terms.compute_s[1, at] / self.workers(candidates, nodes)[served]
-        servers_s = np.maximum(terms.server_s[at], 1e-300) / servers**server.sharing.value
+        servers_s = np.maximum(terms.server_s[at], 1e-300) * terms.server_share[servers]
         share = 1.0 / (1.0 + np.minimum(servers_s / workers_s, 1e30) ** server.sharpness.value)
         out[0, served], out[1, served] = share, 1.0 - share
         return out

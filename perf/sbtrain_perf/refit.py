@@ -39,6 +39,7 @@ from sbtrain_perf.measured import (
     described_count,
     measure_attempts,
 )
+from sbtrain_perf.shards import told_shares
 from sbtrain_perf.shrinkage import spread
 from sbtrain_perf.term_forms import form_of, relative_error
 from sbtrain_perf.timing_log import AttemptTimings
@@ -251,6 +252,9 @@ def _models(
                 parameters=_last(attempts, "parameters") or before.parameters,
                 tensors=_last(attempts, "tensors") or before.tensors,
                 checkpoint_bytes=int(np.median(sizes)) if sizes else before.checkpoint_bytes,
+                fullest_shards=next(
+                    filter(None, map(told_shares, reversed(attempts))), before.fullest_shards
+                ),
             )
         )
     return tuple(models)

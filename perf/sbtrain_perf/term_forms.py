@@ -30,6 +30,7 @@ from sbtrain_perf.models.allreduce import hops, link_loads, transfers
 from sbtrain_perf.models.parameter_server import linked_byte_s, server_s
 from sbtrain_perf.own_runs import ratio_of
 from sbtrain_perf.request import Plan
+from sbtrain_perf.shards import server_shares, told_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +73,14 @@ def form_of(sample: Sample, base: Base) -> TermForm:
     tensors = float(described_count(sample.timings, "tensors") or basis.tensors)
     if plan.layout == "ps":
         busy_s = _busy_s(parameters, tensors, base, link_bytes_s=basis.link_bytes_s)
-        return _updates_form(plan, base, compute_s, busy_s)
+        share = server_shares(
+            told_shares(sample.timings),
+            parameters=parameters,
+            tensors=tensors,
+            base=base,
+            most=plan.servers,
+        )[-1]
+        return _updates_form(plan, base, compute_s, busy_s, share=float(share))
     share = parameters / basis.parameters if basis.parameters else 1.0
     power = base.allreduce.sharpness.value
     loads = link_loads(float(plan.gpus_per_node))
@@ -147,11 +155,12 @@ def relative_error(sample: Sample, coefficients: Coefficients) -> float:
     return abs(predicted_s(sample, coefficients) - sample.seconds) / sample.seconds
 
 
-def _updates_form(plan: Plan, base: Base, compute_s: float, busy_s: float) -> TermForm:
+def _updates_form(
+    plan: Plan, base: Base, compute_s: float, busy_s: float, *, share: float
+) -> TermForm:
     power = base.server.sharpness.value
-    shared = plan.servers**-base.server.sharing.value
     return TermForm(
-        features=np.array((1.0 / plan.workers, shared)) ** power,
+        features=np.array((1.0 / plan.workers, share)) ** power,
         prior=np.array((compute_s, busy_s)),
         power=power,
     )

@@ -39,6 +39,7 @@ from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 from sbtrain_perf.own_runs import OwnRatios
 from sbtrain_perf.placement import batch_per_node, workers_per_node
 from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
+from sbtrain_perf.shards import MOST, server_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +60,7 @@ class Terms:
     transfer_s: Floats
     hop_s: Floats
     server_s: Floats
+    server_share: Floats  # by number of servers: what of server_s the busiest has
     stage_overhead_s: Floats
     stage_bytes_s: Floats  # 0: no scratch, data is read from the shared filesystem
     link_bytes_s: Floats
@@ -369,12 +371,20 @@ def terms_of(
         )
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 14).T
     learnt = tuple(finder.learnt_lifetime(partition) for partition in partitions)
+    job, base = finder.job, finder.coefficients.base
     gpus = np.array([partition.gpus_per_node for partition in partitions], dtype=np.float64)
     terms = Terms(
         compute_s=columns[0:2],
         transfer_s=columns[2],
         hop_s=columns[3],
         server_s=columns[4],
+        server_share=server_shares(
+            job.fullest_shards,
+            parameters=float(job.parameters),
+            tensors=float(job.tensors),
+            base=base,
+            most=max([MOST, job.request.servers or 0, *(one.nodes for one in partitions)]),
+        ),
         stage_overhead_s=columns[5],
         stage_bytes_s=columns[6],
         link_bytes_s=columns[7],

@@ -296,8 +296,7 @@ class Weighing:
     def saturation(self, candidates: Candidates) -> Floats:
         """Workers past which a row's servers set the pace; infinite for all-reduce."""
         at, servers = candidates.partition, candidates.servers
-        sharing = self.base.server.sharing.value
-        busy_s = self.terms.server_s[at] / np.maximum(servers, 1) ** sharing
+        busy_s = self.terms.server_s[at] * self.terms.server_share[servers]
         ps_step_s = self.terms.compute_s[1, at]
         limit = ps_step_s / np.where(busy_s > 0.0, busy_s, 1.0)
         return np.where((servers > 0) & (busy_s > 0.0), limit, np.inf)

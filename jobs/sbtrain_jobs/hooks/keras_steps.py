@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from sbtrain_jobs.hooks.step_times import step_times
+from sbtrain_jobs.hooks.step_times import Trained, step_times, trained_variables
 
 Told = Callable[..., None]
 
@@ -55,7 +54,6 @@ def _batch_ended(callbacks: Any, batch: int) -> None:
     step_times().end("keras", _described, callbacks, steps=steps)
 
 
-def _described(callbacks: Any) -> tuple[int, int]:
+def _described(callbacks: Any) -> Trained:
     model = getattr(callbacks, "_model", None) or callbacks.model
-    shapes = [tuple(variable.shape) for variable in model.trainable_variables]
-    return sum(math.prod(shape) for shape in shapes), len(shapes)
+    return trained_variables(model.trainable_variables)

@@ -3,16 +3,33 @@ of a script that joins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from sbtrain_jobs.hooks.witness import Witness, witness
 from sbtrain_jobs.training.step_clock import StepClock, process_age_s
 from sbtrain_jobs.wire.messages import PhaseDone, StepsDone
 
-# Parameters and tensors of what is trained, None where nobody knows
-Describe = Callable[[Any], "tuple[int | None, int | None]"]
 OTHERS_IN_A_ROW = 50  # steps of others after which the first one is no more in use
+
+
+class Trained(NamedTuple):
+    """None or nothing where nobody knows. variables: the elements of each, in the order of
+    creation."""
+
+    parameters: int | None = None
+    tensors: int | None = None
+    variables: tuple[int, ...] = ()
+
+
+Describe = Callable[[Any], Trained]
+
+
+def trained_variables(variables: Iterable[Any]) -> Trained:
+    """Of things with a shape that is known."""
+    sizes = tuple(math.prod(tuple(one.shape)) for one in variables)
+    return Trained(sum(sizes), len(sizes), sizes)
 
 
 class Leader:
@@ -64,7 +81,7 @@ class StepTimes:
         """
         if not self._framework:
             self._framework = framework
-            self._tell_start(*describe(trained))
+            self._tell_start(describe(trained))
         if framework != self._framework:
             return False
         self._running = True
@@ -106,14 +123,15 @@ class StepTimes:
         )
         self._input_s = 0.0
 
-    def _tell_start(self, parameters: int | None, tensors: int | None) -> None:
+    def _tell_start(self, trained: Trained) -> None:
         self._own.say(
             PhaseDone(
                 rank=self._own.rank,
                 name="start",
                 seconds=process_age_s(),
-                parameters=parameters,
-                tensors=tensors,
+                parameters=trained.parameters,
+                tensors=trained.tensors,
+                variables=trained.variables,
             )
         )
 

@@ -5,14 +5,13 @@ the first. Where nothing is traced, a tape's gradient ends one."""
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from sbtrain_jobs.hooks.step_times import Leader, step_times
+from sbtrain_jobs.hooks.step_times import Leader, Trained, step_times, trained_variables
 
 
 def slip_into(module: ModuleType) -> None:
@@ -26,10 +25,10 @@ def slip_into(module: ModuleType) -> None:
 
 
 class _Tracing:
-    """gradients: taken while functions were traced; shape: parameters, tensors."""
+    """gradients: taken while functions were traced; trained: of what, the last time."""
 
     gradients = 0
-    shape = (0, 0)
+    trained = Trained()
 
 
 _MARK = "_sbtrain_step"  # of a function: its calls are steps
@@ -48,7 +47,7 @@ def _noticed(original: Callable[..., Any]) -> Callable[..., Any]:
                 _ended((id(caller.f_code), caller.f_lineno), sources)
             else:
                 _tracing.gradients += 1
-                _tracing.shape = _described(sources)
+                _tracing.trained = _described(sources)
         except Exception:
             return result
         return result
@@ -115,11 +114,10 @@ def _ended(what: object, sources: Any = None) -> None:
             step_times().end("tensorflow", _described, sources)
 
 
-def _described(sources: Any) -> tuple[int, int]:
+def _described(sources: Any) -> Trained:
     """What gradients are taken of; of None those that were traced last."""
     if sources is None:
-        return _tracing.shape
+        return _tracing.trained
     from tensorflow import nest
 
-    shapes = [tuple(one.shape) for one in nest.flatten(sources)]
-    return sum(math.prod(shape) for shape in shapes), len(shapes)
+    return trained_variables(nest.flatten(sources))

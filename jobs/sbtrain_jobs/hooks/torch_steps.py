@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from sbtrain_jobs.hooks.step_times import Leader, step_times
+from sbtrain_jobs.hooks.step_times import Leader, Trained, step_times
 
 OLDEST = (2, 3)  # whose hook can tell that it is being compiled
 
@@ -122,7 +122,7 @@ def _count_batches(loader_iterator: Any) -> None:
     loader_iterator.__next__ = counted
 
 
-def _described(optimizer: Any) -> tuple[int, int]:
+def _described(optimizer: Any) -> Trained:
     """Parameters and tensors that it changes; of those that are sharded, this rank's."""
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    return sum(p.numel() for p in trained), len(trained)
+    return Trained(sum(p.numel() for p in trained), len(trained))

@@ -169,6 +169,10 @@ class RunRecord:
         }
         numbers |= {"rank": said.rank, "step": said.step}
         numbers |= {"parameters": said.parameters, "tensors": said.tensors}
+        if said.variables:
+            from sbtrain_perf.shards import shard_numbers
+
+            numbers |= shard_numbers(said.variables)
         if said.size_bytes:
             numbers["size_bytes"] = said.size_bytes
         self.phase(said.name, said.seconds, **numbers)

@@ -34,6 +34,7 @@ class Reports:
         self._samples_per_step = context.batch_per_worker
         self._parameters: int | None = None
         self._tensors: int | None = None
+        self._variables: tuple[int, ...] = ()
         self._link: TrainerLink | None = None
 
     def open(self, *, gate: StepGate, on_stop: Callable[[int], None]) -> None:
@@ -73,10 +74,13 @@ class Reports:
             notice = Notice(node=self._context.node, signal=name)
             self._link.send_from_handler(notice)
 
-    def describe(self, *, parameters: int, tensors: int) -> None:
-        """What every later phase says of the network."""
+    def describe(
+        self, *, parameters: int, tensors: int, variables: tuple[int, ...] = ()
+    ) -> None:
+        """What every later phase says of the network; of its variables the next one alone."""
         self._parameters = parameters
         self._tensors = tensors
+        self._variables = variables
 
     def steps_begun(self, start: int, *, saves: bool) -> None:
         if self._link is not None:
@@ -120,9 +124,11 @@ class Reports:
                     size_bytes=size_bytes,
                     parameters=self._parameters,
                     tensors=self._tensors,
+                    variables=self._variables,
                     metrics=dict(metrics or {}),
                 )
             )
+            self._variables = ()
 
     def saved(self, checkpoint: Checkpoint) -> None:
         if self._link is not None:

@@ -158,16 +158,34 @@ class Run:
 
     # -- what the script calls ---------------------------------------------------------
 
-    def describe(self, *, parameters: int, tensors: int) -> None:
+    def describe(
+        self,
+        *,
+        parameters: int | None = None,
+        tensors: int | None = None,
+        variables: Iterable[int] = (),
+    ) -> None:
         """Say what is trained: what the run's predictions are refitted on. What is no number
-        is a warning, and not kept."""
+        is a warning, and not kept.
+
+        Args:
+            variables: the elements of each, in the order of creation; they say how parameter
+                servers share the work. The other two follow from them.
+        """
         try:
-            self._reports.describe(parameters=int(parameters), tensors=int(tensors))
+            sizes = tuple(int(one) for one in variables)
+            self._reports.describe(
+                parameters=int(sum(sizes) if sizes and parameters is None else parameters),  # type: ignore[arg-type]
+                tensors=int(len(sizes) if sizes and tensors is None else tensors),  # type: ignore[arg-type]
+                variables=sizes,
+            )
         except Exception as error:  # whatever the script's own types raise
             _log.warning(
-                "sbtrain: parameters=%r, tensors=%r are not whole numbers (%s): not kept",
+                "sbtrain: parameters=%r, tensors=%r, variables=%.40r are not whole numbers (%s): "
+                "not kept",
                 parameters,
                 tensors,
+                variables,
                 error,
             )
 

@@ -191,7 +191,8 @@ class StepsDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseDone:
-    """A phase of this attempt ended. parameters and tensors describe the network when known."""
+    """A phase of this attempt ended. parameters and tensors describe the network when known;
+    variables: the elements of each, in the order of creation, where somebody told."""
 
     rank: int
     name: Literal["start", "restore", "checkpoint", "evaluate"]
@@ -200,6 +201,7 @@ class PhaseDone:
     size_bytes: int = 0
     parameters: int | None = None
     tensors: int | None = None
+    variables: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
 
 

@@ -103,18 +103,17 @@ def update_s(
     server_s: Numbers,
     *,
     workers: Numbers,
-    servers: Numbers,
-    sharing: float,
+    share: Numbers,
     sharpness: float,
 ) -> Numbers:
     """Seconds from one applied update to the next, all workers alike and together.
 
-    `((compute_s/workers)^g + (server_s/servers^sharing)^g)^(1/g)`: the workers' summed
-    speed until the servers saturate; g = sharpness of the knee. The inverse of
-    `updates_1_s`, for one kind of worker.
+    `((compute_s/workers)^g + (server_s*share)^g)^(1/g)`: the workers' summed speed until the
+    servers saturate; share = what of one server's time the busiest of them has, g = sharpness
+    of the knee. The inverse of `updates_1_s`, for one kind of worker.
     """
     workers_s = compute_s / workers
-    servers_s = server_s / servers**sharing
+    servers_s = server_s * share
     return (workers_s**sharpness + servers_s**sharpness) ** (1.0 / sharpness)
 
 

@@ -10,7 +10,7 @@ import pytest
 from test_hooks import OF_A_RANK, heard, of_a_rank, ran
 
 from played_supervisor import PlayedSupervisor
-from sbtrain_jobs.hooks.step_times import OTHERS_IN_A_ROW, Leader, StepTimes
+from sbtrain_jobs.hooks.step_times import OTHERS_IN_A_ROW, Leader, StepTimes, Trained
 from sbtrain_jobs.hooks.witness import Witness
 from sbtrain_jobs.process import CommandResult
 from sbtrain_jobs.wire.messages import PhaseDone, StepsDone
@@ -73,12 +73,12 @@ def test_one_framework_counts_and_input_is_that_of_timed_steps(
     own = Witness({**OF_A_RANK, "SBTRAIN_CONTROL": supervisor.address})
     times = StepTimes(own)
     for input_s in (8.0, 0.25, 0.5):
-        times.end("one", lambda _: (3, 2), None, input_s=input_s)
-        times.end("other", lambda _: (5, 5), None, input_s=1.0)
+        times.end("one", lambda _: Trained(3, 2, (1, 2)), None, input_s=input_s)
+        times.end("other", lambda _: Trained(5, 5), None, input_s=1.0)
     own._end()
     _, start, steps = heard(supervisor)
     assert isinstance(start, PhaseDone)
-    assert (start.parameters, start.tensors) == (3, 2)
+    assert (start.parameters, start.tensors, start.variables) == (3, 2, (1, 2))
     assert isinstance(steps, StepsDone)
     assert (steps.first, len(steps.seconds), steps.input_s) == (2, 2, 0.75)
 

@@ -61,6 +61,7 @@ def test_a_loop_of_tensorflow(
     found = told(supervisor, text, tmp_path, run_without=run_without)
     assert found.steps == tuple(range(2, 10))
     assert (found.start.parameters, found.start.tensors) == (15, 2)
+    assert found.start.variables == (12, 3)
 
 
 SERVERS = """
@@ -127,6 +128,7 @@ def test_keras_tells_of_steps_and_saves_and_trains_as_ever(
     told = heard(supervisor)
     (start,) = [m for m in told if isinstance(m, PhaseDone) and m.name == "start"]
     assert (start.parameters, start.tensors) == (19, 4)
+    assert start.variables == (12, 3, 3, 1)
     steps = [m for m in told if isinstance(m, StepsDone)]
     assert steps[0].first == 1
     assert sum(len(m.seconds) for m in steps) == 8

@@ -300,7 +300,7 @@ def test_a_whole_run_is_told_to_the_supervisor(
         supervisor.accept()
         assert run.attempt == 2
         assert run.batch_size == 32
-        run.describe(parameters=100, tensors=4)
+        run.describe(variables=[60, 10, 20, 10])
         start = run.resume(counter.load)
         for step in run.steps(start=start, save=counter.save):
             counter.value = step
@@ -317,6 +317,7 @@ def test_a_whole_run_is_told_to_the_supervisor(
     phases = [message for message in heard if isinstance(message, PhaseDone)]
     assert [phase.name for phase in phases] == ["start", "checkpoint", "evaluate"]
     assert {(phase.parameters, phase.tensors) for phase in phases} == {(100, 4)}
+    assert [phase.variables for phase in phases] == [(60, 10, 20, 10), (), ()]
     assert (phases[1].step, phases[1].size_bytes) == (12, 2)
     assert phases[2].metrics == {"accuracy": 0.75}
     assert not [message for message in heard if isinstance(message, Saved)]

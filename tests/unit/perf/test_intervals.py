@@ -114,8 +114,7 @@ class Truth:
                 self.compute_s,
                 self.server_s,
                 workers=nodes - 1,
-                servers=1,
-                sharing=server.sharing.value,
+                share=1.0,
                 sharpness=server.sharpness.value,
             )
         )

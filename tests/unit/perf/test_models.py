@@ -48,8 +48,8 @@ def test_a_step_grows_from_three_nodes_on() -> None:
 def test_servers_saturate_at_the_capacity_that_they_share() -> None:
     one = server_s(1e6, 100.0, tensor_s=1e-4, parameter_byte_s=1e-9)
     assert one == pytest.approx(0.01 + 0.004)
-    few = update_s(1.0, one, workers=2.0, servers=1.0, sharing=0.5, sharpness=6.0)
-    many = update_s(1.0, one, workers=1e6, servers=4.0, sharing=0.5, sharpness=6.0)
+    few = update_s(1.0, one, workers=2.0, share=1.0, sharpness=6.0)
+    many = update_s(1.0, one, workers=1e6, share=0.5, sharpness=6.0)
     assert few == pytest.approx(0.5, rel=1e-3)
     assert many == pytest.approx(one / 2.0, rel=1e-3)
 
@@ -114,5 +114,5 @@ def test_forms_grow_with_nodes_as_the_planner_assumes() -> None:
         ),
     ]
     assert all(np.all(np.diff(np.asarray(curve)) >= 0.0) for curve in rising)
-    updates = update_s(0.1, 0.02, workers=NODES, servers=2.0, sharing=0.48, sharpness=5.8)
+    updates = update_s(0.1, 0.02, workers=NODES, share=2.0**-0.48, sharpness=5.8)
     assert np.all(np.diff(np.asarray(updates)) <= 0.0)

@@ -63,9 +63,7 @@ def test_form_follows_a_simulated_queue(variation: float, sharpness: float) -> N
 def test_update_s_is_the_inverse_of_the_speed(
     workers: int, compute_s: float, server: float
 ) -> None:
-    period = ps.update_s(
-        compute_s, server, workers=workers, servers=2, sharing=0.5, sharpness=6.0
-    )
+    period = ps.update_s(compute_s, server, workers=workers, share=2.0**-0.5, sharpness=6.0)
     shared = ps.shared_server_s(server, servers=2, sharing=0.5)
     speed = ps.updates_1_s(workers / compute_s, shared, sharpness=6.0)
     assert period * speed == pytest.approx(1.0)

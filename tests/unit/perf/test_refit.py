@@ -114,8 +114,7 @@ def test_servers_saturation_is_learnt_from_several_worker_counts() -> None:
                 0.4,
                 0.06,
                 workers=workers,
-                servers=1,
-                sharing=server.sharing.value,
+                share=1.0,
                 sharpness=server.sharpness.value,
             )
         )
@@ -165,8 +164,7 @@ def test_forms_are_those_of_the_models(layout: str, servers: int) -> None:
             0.05,
             busy_s,
             workers=3,
-            servers=2,
-            sharing=server.sharing.value,
+            share=2.0**-server.sharing.value,
             sharpness=server.sharpness.value,
         )
         if layout == "ps"
