@@ -23,11 +23,16 @@ def server_rows(environ: Mapping[str, str], place: Path, only: str) -> list[Benc
         sys.stderr.write(f"skipped: {SCRIPT}: tensorflow is not installed\n")
         return [BenchRow(what=f"{SCRIPT}: tensorflow is missing", yardstick="", value=1, bar=0)]
     runs: dict[tuple[int, int], Timed | None] = {}
-    for workers, servers in ((1, 1), (2, 1), (2, 2)):  # the last is planned from the others
-        words = (f"-N{workers + servers}", f"--train-layout=tensorflow-ps:{servers}")
+    for workers, servers in ((1, 1), (4, 1), (4, 2)):  # the last is planned from the others
+        words = (
+            "-p",
+            "spot",
+            f"-N{workers + servers}",
+            f"--train-layout=tensorflow-ps:{servers}",
+        )
         runs[workers, servers] = timed_run(environ, place, SCRIPT, *words)
         learn(environ)
-    one, two = runs[2, 1], runs[2, 2]
+    one, two = runs[4, 1], runs[4, 2]
     if one is None or two is None:
         off, yard = INF, "a run without times"
     else:

@@ -1,5 +1,6 @@
-"""tensorflow_servers.py with a model that its servers hold back: what one of them sends and takes
-goes through a link of its own, which is played, so that neither it nor its load needs a core."""
+"""tensorflow_servers.py with a model that its servers hold back: what one of them sends and
+takes goes through a link of its own, which is played, so that neither it nor its load needs a
+core."""
 
 import json
 import os
@@ -9,6 +10,7 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["GRPC_FAIL_FAST"] = "use_caller"
+import tensorflow as tf
 
 LINK_BYTES_S = 5e6
 
@@ -60,8 +62,6 @@ def listens_behind_its_link():
 
 if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "ps":
     listens_behind_its_link()
-
-import tensorflow as tf
 
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type in ("worker", "ps"):
