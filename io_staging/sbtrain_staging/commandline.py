@@ -114,7 +114,8 @@ def _parser() -> argparse.ArgumentParser:
         type=count_of,
         default=1,
         metavar="N",
-        help="so many nodes read the source; all others get it from them (default: 1)",
+        help="so many nodes at least read the source; all others get it from them (default: 1, "
+        "on Lustre one for each stripe of the largest file)",
     )
     run.add_argument(
         "--mode",

@@ -18,8 +18,9 @@ _OF_PYTHON: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
 _NOT_OWN = _OF_PYTHON.union(_CONNECTING, ("mpi4py", "sbtrain_staging"))
 _INSTALLED = {"site-packages", "dist-packages"}
 HINT = (
-    "sbtrain starts its trainers without an MPI launcher: start the framework from the "
-    "variables that it sets (MASTER_ADDR, RANK, WORLD_SIZE), or ask for one node with -N 1"
+    "start the framework from the variables that sbtrain sets (MASTER_ADDR, RANK, WORLD_SIZE); "
+    "ranks that meet through MPI are started so with --train-layout mpi, those of Horovod with "
+    "--train-layout horovod"
 )
 HINT_LAUNCHED = (
     "the launcher in the script and the framework do not fit together: with MPI, try srun "

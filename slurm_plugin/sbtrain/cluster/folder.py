@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -75,6 +76,11 @@ class ClusterFolder:
     @classmethod
     def at(cls, path: Path) -> ClusterFolder:
         return cls(Path(os.path.realpath(path)))
+
+    @property
+    def option(self) -> str:
+        """What `sbtrainctl cluster up` and its like are told of it."""
+        return f"--folder {shlex.quote(str(self.path))}"
 
     @property
     def record_file(self) -> Path:

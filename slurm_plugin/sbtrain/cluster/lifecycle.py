@@ -98,7 +98,7 @@ def up(
             raise ClusterError(
                 f"a cluster with {_options(before)} runs in {place.path}, "
                 f"not one with {_options(wanted)}",
-                hint="end it first: sbtrainctl cluster down",
+                hint=f"end it first: sbtrainctl cluster down {place.option}",
             )
         deadline = time.monotonic() + timeout_s
         result = start(daemons, wanted, programs, progress=say, deadline=deadline)
@@ -201,7 +201,8 @@ def environment(folder: Path) -> dict[str, str]:
     record = place.read_record()
     if record is None or "slurmctld" not in Daemons.of(place).running():
         raise ClusterError(
-            f"no cluster runs in {place.path}", hint="start it: sbtrainctl cluster up"
+            f"no cluster runs in {place.path}",
+            hint=f"start it: sbtrainctl cluster up {place.option}",
         )
     return environment_of(record)
 

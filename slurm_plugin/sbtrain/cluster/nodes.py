@@ -188,7 +188,7 @@ def _cluster_with(folder: Path, name: str) -> tuple[ClusterFolder, ClusterRecord
     if record is None:
         raise ClusterError(
             f"no cluster was ever started in {place.path}",
-            hint="start one: sbtrainctl cluster up",
+            hint=f"start one: sbtrainctl cluster up {place.option}",
         )
     if name not in record.nodes:
         raise ClusterError(f"no node {name!r}", hint=f"the nodes are {', '.join(record.nodes)}")

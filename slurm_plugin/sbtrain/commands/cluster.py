@@ -124,7 +124,7 @@ def _status(args: argparse.Namespace) -> int:
     if args.json:
         _write_json(found)
     else:
-        sys.stdout.write(_status_text(found))
+        sys.stdout.write(_status_text(found, _folder_option(args.folder)))
     return 0 if found.state == "up" else 1
 
 
@@ -150,7 +150,7 @@ def _progress() -> Callable[[str], None]:
     return say
 
 
-def _status_text(found: Status) -> str:
+def _status_text(found: Status, option: str) -> str:
     version = f"Slurm {found.record.slurm_version} " if found.record else ""
     lines = [f"{version}{found.state} in {found.folder}"]
     if found.problem:
@@ -163,7 +163,7 @@ def _status_text(found: Status) -> str:
     ]
     lines += [f"  {one.name}: {one.reason}" for one in found.nodes if one.reason]
     if found.state != "up":
-        lines.append("start or heal it: sbtrainctl cluster up")
+        lines.append(f"start or mend it: sbtrainctl cluster up{option}")
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "logs": "print what a run's job or one of its ranks wrote, and follow it",
     "refit": "learn from what runs have measured, so that the next plans are closer",
     "why": "show where a run's predicted time came from, and where it was wrong",
-    "site": "show or check the file that describes a cluster; write its burst_buffer.lua",
+    "site": "show what is known of the cluster; check or write files that say more of it",
     "stage": "bring data to the nodes by hand; see or remove what lies there",
     "cluster": "start, stop and look at a private Slurm on this host",
 }

@@ -252,6 +252,7 @@ def test_a_framework_whose_world_is_not_the_plans(
     run.start()
     assert run.wait() == code, run.output
     assert said in run.output
+    assert ("--train-layout mpi" in run.output) == (size == 1), "what to do"
     assert (COMPLETE in run.output) == (size == 2)
     assert bool(run.saved_steps) == (size > 1)
 

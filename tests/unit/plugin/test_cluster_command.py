@@ -41,14 +41,16 @@ def test_a_folder_where_nothing_was_started(
 ) -> None:
     folder = ("--folder", str(tmp_path / "c"))
     assert cluster.run(parse("status", *folder)) == 1
-    assert capsys.readouterr().out.startswith(f"down in {tmp_path}/c\n")
+    assert capsys.readouterr().out == (
+        f"down in {tmp_path}/c\nstart or mend it: sbtrainctl cluster up --folder {tmp_path}/c\n"
+    )
     assert cluster.run(parse("status", "--json", *folder)) == 1
     assert json.loads(capsys.readouterr().out)["state"] == "down"
     assert cluster.run(parse("down", *folder)) == 0
     assert capsys.readouterr().out == "nothing ran\n"
     with pytest.raises(ClusterError) as caught:
         cluster.run(parse("env", *folder))
-    assert caught.value.hint == "start it: sbtrainctl cluster up"
+    assert caught.value.hint == f"start it: sbtrainctl cluster up --folder {tmp_path}/c"
     assert not (tmp_path / "c").exists(), "looking makes nothing"
 
 
