@@ -64,12 +64,12 @@ clean:  ## Stop the private Slurm and remove what the commands above made
 	@if [ -x $(BIN)/sbtrainctl ]; then $(BIN)/sbtrainctl cluster down --folder .sbtrain/cluster; fi
 	rm -rf $(VENV) .sbtrain demo-run build
 
-# $(call install,parts of prepare-system,extras)
+# $(call install,parts of prepare-system,extras). Compiling all of it would take as long again.
 define install
 	@PYTHON=$(PYTHON) .ci/prepare-system $(1)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing sbtrain and what it needs into $(VENV) (about a minute) ..."
-	$(PIP) install -q --no-compile -c .ci/constraints.txt -e '.[$(2)]'  # halves the time
+	$(PIP) install -q --no-compile -c .ci/constraints.txt -e '.[$(2)]'
 	@touch $@
 endef
 

@@ -181,8 +181,8 @@ class Run:
             )
         except Exception as error:  # whatever the script's own types raise
             _log.warning(
-                "sbtrain: parameters=%r, tensors=%r, variables=%.40r are not whole numbers (%s): "
-                "not kept",
+                "sbtrain: parameters=%r, tensors=%r, variables=%.40r are not whole numbers "
+                "(%s): not kept",
                 parameters,
                 tensors,
                 variables,
