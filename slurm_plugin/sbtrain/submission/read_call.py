@@ -16,7 +16,7 @@ from sbtrain.options.flag_table import FLAGS
 from sbtrain.options.flags import read_flags
 from sbtrain.options.pass_through import kept, shows_gres
 from sbtrain.options.script import Script, read_script
-from sbtrain.scripts.frameworks import UNKNOWN, framework_of
+from sbtrain.scripts.frameworks import CONVENTIONS, UNKNOWN, Follows, framework_of
 from sbtrain.scripts.layouts import layouts_of
 from sbtrain.submission.asked import Asked, ask, environment_settings
 from sbtrain_perf.errors import RequestError
@@ -86,6 +86,8 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
     follows = UNKNOWN
     if launch == "ranks" and (named or options.framework):
         follows = framework_of(script, by_user=options.framework)
+        if options.layout == "ps":
+            _refuse_servers(script, follows)
     return ask(
         line,
         options,
@@ -96,6 +98,17 @@ def read_call(line: CommandLine, around: Surroundings, script: Script | None = N
         launch=launch,
         launches=own,
         follows=follows,
+    )
+
+
+def _refuse_servers(script: Script, follows: Follows) -> None:
+    """A world of which every process is a rank has no place for one that serves."""
+    if follows.framework in ("tensorflow", "plain") or layouts_of(script).layout != "allreduce":
+        return
+    raise RequestError(
+        f"--train-layout=ps: {script.shown} plays no server, it follows "
+        f"{CONVENTIONS[follows.framework]} ({follows.why})",
+        hint="leave --train-layout out, and every process is a rank of one world",
     )
 
 

@@ -10,6 +10,7 @@ from sbtrain.options.argv import split_command_line
 from sbtrain.options.flag_table import FLAGS
 from sbtrain.submission.notes import launch_note, script_notes
 from sbtrain.submission.read_call import Surroundings, read_call
+from sbtrain_perf.errors import RequestError
 from sbtrain_perf.request import LayoutChoice
 
 PLAIN = "#!/bin/bash\npython train.py\n"
@@ -70,6 +71,23 @@ def test_servers_asked_for_of_a_script_that_cannot_play_one_are_noted(tmp_path: 
     assert "neither calls run.tensorflow() nor makes a parameter server: in join()" in note
     for text in (FOLLOWS, SERVES):
         assert called(text, "--train-layout=ps", place=tmp_path) == ("ps", [])
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "import horovod.torch as hvd\nhvd.init()\n",
+        "from mpi4py import MPI\nMPI.COMM_WORLD.Get_rank()\n",
+        "import torch.distributed as dist\ndist.init_process_group()\n",
+    ],
+)
+def test_a_world_of_which_every_process_is_a_rank_gets_no_servers(
+    forms: str, tmp_path: Path
+) -> None:
+    text = f"#!/usr/bin/env python3\n{forms}"
+    with pytest.raises(RequestError, match="plays no server"):
+        called(text, "--train-layout=ps:1", place=tmp_path)
+    assert called(text, "--train-layout=auto", place=tmp_path)[0] == "auto"
 
 
 def test_data_that_holds_nothing_is_noted(tmp_path: Path) -> None:
