@@ -85,7 +85,7 @@ class SupervisedRun:
                 pass_fds=self.descriptors,
             )
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 

@@ -19,11 +19,19 @@ ALWAYS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 # Signals that are not passed on: no process can catch them, or they tell of its own doings.
 _OWN = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
-    *(signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
-    *(signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    *(signal.SIGTRAP, signal.SIGSYS),
 }
-PASSED_ON = tuple(sorted(set(signal.Signals) - _OWN))
 _PR_SET_DUMPABLE = 4  # prctl(2)
+
+
+def passed_on() -> tuple[int, ...]:
+    """All that somebody may send, real-time signals included. XCPU tells of our own doings
+    where the time of a process is limited."""
+    own: set[int] = {*_OWN}
+    if resource.getrlimit(resource.RLIMIT_CPU)[0] != resource.RLIM_INFINITY:
+        own.add(signal.SIGXCPU)
+    return tuple(sorted({*signal.valid_signals()} - own))
 
 
 def notice_signals(preemption_signal: str) -> tuple[signal.Signals, ...]:
@@ -65,16 +73,17 @@ def signal_named(name: str) -> signal.Signals:
         ) from None
 
 
-def catch(numbers: Sequence[signal.Signals], told: Callable[[signal.Signals], None]) -> None:
-    """Call `told` for each of these signals, in the main thread, between two bytecodes.
+def catch(numbers: Sequence[int], told: Callable[[int], None]) -> None:
+    """Call `told` for each of these signals, in the main thread, between two bytecodes. Most
+    real-time signals have no name in `signal.Signals`, so it is told their numbers.
 
     told must be safe to interrupt anything: SimpleQueue.put is.
     """
     for number in numbers:
-        signal.signal(number, lambda received, _frame: told(signal.Signals(received)))
+        signal.signal(number, lambda received, _frame: told(received))
 
 
-def handles(number: signal.Signals, pid: int) -> bool:
+def handles(number: int, pid: int) -> bool:
     """Whether a process has a handler of its own for a signal; proc(5), SigCgt.
 
     Raises:
@@ -84,7 +93,7 @@ def handles(number: signal.Signals, pid: int) -> bool:
     return bool(_mask(status, "SigCgt") >> (number - 1) & 1)
 
 
-def is_pending(number: signal.Signals, pid: int) -> bool:
+def is_pending(number: int, pid: int) -> bool:
     """Whether a signal waits for a process that blocks it; proc(5), ShdPnd."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")

@@ -81,8 +81,8 @@ class Agent:
         self._folder = RunFolder.of(plan).attempt(self._attempt)
         self._ranks = agents(plan)[self._number]
         self._signals = notice_signals(plan.preemption_signal)
-        self._received: set[signal.Signals] = set()
-        self._events: queue.SimpleQueue[Message | signal.Signals | SupervisorGone]
+        self._received: set[int] = set()
+        self._events: queue.SimpleQueue[Message | int | SupervisorGone]
         self._events = queue.SimpleQueue()
         self._ports: list[HeldPort] = []
         self._trainers: list[TrainerProcess] = []
@@ -155,9 +155,9 @@ class Agent:
                 case Finish():
                     finishing = True
                     self._finish(event)
-                case signal.Signals():
+                case int():
                     self._received.add(event)
-                    self._say(Notice(node=self._node, signal=event.name))
+                    self._say(Notice(node=self._node, signal=signal.Signals(event).name))
                 case SupervisorGone():
                     if finishing and not self._running():
                         return 0

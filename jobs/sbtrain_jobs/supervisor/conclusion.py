@@ -4,7 +4,6 @@ for Slurm where Slurm knows better (a node that died, a controller that is away)
 from __future__ import annotations
 
 import queue
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -227,7 +226,7 @@ class Aftermath:
             match self._next(left_s):
                 case StepEnded(name="probe", returncode=code):
                     returncode = code
-                case signal.Signals():
+                case int():
                     outcome = replace(outcome, noticed=True)
                     break
         if returncode == -1:
@@ -259,7 +258,7 @@ class Aftermath:
                     return replace(outcome, cause=cause)
                 case CauseFound(cause="none") if outcome.noticed and not outcome.lost_nodes:
                     return replace(outcome, cause="none")
-                case signal.Signals():
+                case int():
                     outcome = replace(outcome, noticed=True)
                     ask_s = time.monotonic()
         return outcome

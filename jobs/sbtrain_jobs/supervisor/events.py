@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import signal
 
 from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.supervisor.script_process import ScriptEnded
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.wire.control import ControlEvent
 
-Event = ControlEvent | StepEnded | ScriptEnded | CauseFound | signal.Signals
+Event = ControlEvent | StepEnded | ScriptEnded | CauseFound | int  # a signal's number
 Events = queue.SimpleQueue[Event]

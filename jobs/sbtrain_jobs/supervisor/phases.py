@@ -151,8 +151,8 @@ class AttemptPhases:
                 self._step_ended(event)
             case CauseFound():
                 self._cause_found(event)
-            case signal.Signals():
-                self._noticed(f"{event.name} in the batch script")
+            case int():
+                self._noticed(f"{signal.Signals(event).name} in the batch script")
 
     def _joined(self, peer: Peer) -> None:
         rank = peer.hello.rank

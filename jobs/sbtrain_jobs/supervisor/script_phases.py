@@ -82,8 +82,8 @@ class ScriptPhases:
         self._heard = ""  # how it was heard that the job may be ending
         self._noticed_s: float | None = None  # when that was more than the script's own affair
         self._ask_again_s = 0.0
-        self._taken: set[signal.Signals] = set()  # by ranks that were there when they came
-        self._kept_back: list[tuple[signal.Signals, Way]] = []
+        self._taken: set[int] = set()  # by ranks that were there when they came
+        self._kept_back: list[tuple[int, Way]] = []
         self._script: ScriptProcess | None = None
         self._code: int | None = None
         self._ended_s: float | None = None
@@ -176,7 +176,7 @@ class ScriptPhases:
                 self._script_ended(code)
             case CauseFound():
                 self._cause_found(event)
-            case signal.Signals():
+            case int():
                 self._signalled(event)
 
     def _said(self, peer: Peer, message: Message) -> None:
@@ -231,7 +231,7 @@ class ScriptPhases:
 
     # -- signals -----------------------------------------------------------------------
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _signalled(self, number: int) -> None:
         if self._script is not None:
             self._ways.arrived(number)
         elif number in self._notice_signals and self._code is None:
@@ -239,12 +239,12 @@ class ScriptPhases:
             self._steps.end()
             self._script_ended(-number)
         if number in self._notice_signals:
-            self._told(f"{number.name} in the batch script")
+            self._told(f"{signal.Signals(number).name} in the batch script")
             if self._worlds.connected:
                 self._taken.add(number)
                 self._begin_stop()
 
-    def _deliver(self, number: signal.Signals, way: Way) -> None:
+    def _deliver(self, number: int, way: Way) -> None:
         """To the script, what it has not had: once.
 
         A notice would end a script that does not handle it. So it is kept from one whose ranks

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,13 +49,13 @@ class ScriptProcess:
         self.pid = _started(plan, python=python, environ=environ, step=step)
         threading.Thread(target=self._watch, name="script", daemon=True).start()
 
-    def send(self, number: signal.Signals, *, group: bool) -> None:
+    def send(self, number: int, *, group: bool) -> None:
         """To the script's process alone, or to all that run in its group."""
         with self._lock, contextlib.suppress(ProcessLookupError):
             if not self._ended:
                 (os.killpg if group else os.kill)(self.pid, number)
 
-    def handles(self, number: signal.Signals) -> bool:
+    def handles(self, number: int) -> bool:
         """Whether the script's process has a handler of its own for a signal."""
         with self._lock:
             try:

@@ -54,7 +54,7 @@ class _Witness:
     def follow(self, pid: int) -> None:
         os.write(self._orders, _ORDER.pack(pid))
 
-    def saw(self, number: signal.Signals) -> bool:
+    def saw(self, number: int) -> bool:
         """Whether the signal came within the last moments; each is told of once."""
         with contextlib.suppress(BlockingIOError):
             while told := os.read(self._reader, _SIGHTING.size * 64):
@@ -76,16 +76,16 @@ class SignalWays:
     def __init__(self) -> None:
         self._in_group = _Witness(own_group=False)
         self._elsewhere = _Witness(own_group=True)
-        self._waiting: list[tuple[float, signal.Signals]] = []
+        self._waiting: list[tuple[float, int]] = []
 
     def follow(self, pid: int) -> None:
         """The process that is to stand still while this one alone does."""
         self._elsewhere.follow(pid)
 
-    def arrived(self, number: signal.Signals) -> None:
+    def arrived(self, number: int) -> None:
         self._waiting.append((time.monotonic() + SETTLE_S, number))
 
-    def known(self) -> list[tuple[signal.Signals, Way]]:
+    def known(self) -> list[tuple[int, Way]]:
         """Signals whose way is known by now, in the order of their arrival."""
         now_s = time.monotonic()
         due = [number for at_s, number in self._waiting if at_s <= now_s]
@@ -103,7 +103,7 @@ class SignalWays:
         self._in_group.end()
         self._elsewhere.end()
 
-    def _way(self, number: signal.Signals) -> Way:
+    def _way(self, number: int) -> Way:
         in_group, elsewhere = self._in_group.saw(number), self._elsewhere.saw(number)
         return "step" if elsewhere else "group" if in_group else "process"
 

@@ -18,7 +18,7 @@ from sbtrain_jobs.layouts.ranks import chief_rank
 from sbtrain_jobs.record.ledger import AttemptRecord, Ledger, attempts, next_attempt
 from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.run_folder import RunFolder, plan_of_task, write_task_plan
-from sbtrain_jobs.signals import PASSED_ON, catch, notice_or_default, notice_signals
+from sbtrain_jobs.signals import catch, notice_or_default, notice_signals, passed_on
 from sbtrain_jobs.slurm_job import SlurmJob
 from sbtrain_jobs.supervisor.attempt_steps import Attempt
 from sbtrain_jobs.supervisor.conclusion import Aftermath
@@ -68,7 +68,7 @@ def supervise(
     if plan.launch == "script":
         ways = SignalWays()
         plan = replace(plan, preemption_signal=notice_or_default(plan.preemption_signal))
-        catch(PASSED_ON, events.put)
+        catch(passed_on(), events.put)
     catch(notice_signals(plan.preemption_signal), events.put)
     if job.array_task:
         plan = plan_of_task(plan, job.array_task)

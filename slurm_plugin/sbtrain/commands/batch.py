@@ -28,6 +28,15 @@ EXIT_USAGE = 2
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status of the job. Where its script was ended by a signal, so are we."""
+    code = _attempt(argv)
+    if sys.flags.inspect:  # the user's PYTHONINSPECT, with which sys.exit is an error
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _attempt(argv: list[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write("usage: python -m sbtrain.commands.batch PLAN_JSON\n")

@@ -206,14 +206,18 @@ def test_where_nothing_may_be_executed_its_interpreter_runs_it(make_run: MakeRun
 # -- signals -------------------------------------------------------------------------------
 
 COUNTS = shell("trap 'echo $1 >> heard' SIGNAL", "trap 'exit 3' HUP", "echo here > here")
+SENT = [
+    *(TERM, USR1, signal.SIGINT, signal.SIGCONT, signal.SIGABRT, signal.SIGXCPU),
+    signal.SIGRTMIN + 3,
+]
 WAITS = "while :; do sleep 0.1; done\n"
 
 
-@pytest.mark.parametrize("number", [TERM, USR1, signal.SIGINT, signal.SIGCONT])
+@pytest.mark.parametrize("number", SENT)
 def test_a_signal_to_the_batch_step_s_process_is_the_script_s(
-    make_run: MakeRun, number: signal.Signals
+    make_run: MakeRun, number: int
 ) -> None:
-    run = make_run(COUNTS.replace("SIGNAL", number.name) + WAITS)
+    run = make_run(COUNTS.replace("SIGNAL", str(int(number))) + WAITS)
     run.start()
     run.wait_for(lambda: written(run, "here"))
     run.signal(number)

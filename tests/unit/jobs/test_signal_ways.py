@@ -15,11 +15,11 @@ from sbtrain_jobs.process import Child, end_session, start_process
 
 # It forks, and must do so before there is another thread: so in a process of its own.
 TELLS = """
-import queue, sys
-from sbtrain_jobs.signals import PASSED_ON, catch
+import queue, signal, sys
+from sbtrain_jobs.signals import catch, passed_on
 from sbtrain_jobs.supervisor.signal_ways import SignalWays
 ways, events = SignalWays(), queue.SimpleQueue()
-catch(PASSED_ON, events.put)
+catch(passed_on(), events.put)
 pids = ways._in_group.pid, ways._elsewhere.pid
 sys.stdout.write(f"{pids[0]} {pids[1]}\\n")
 while True:
@@ -29,7 +29,8 @@ while True:
     except queue.Empty:
         pass
     for number, way in ways.known():
-        sys.stdout.write(f"{number.name} {way}\\n")
+        name = signal.Signals(number).name if number in set(signal.Signals) else number
+        sys.stdout.write(f"{name} {way}\\n")
 """
 
 
@@ -57,6 +58,8 @@ def test_the_way_of_a_signal(teller: tuple[Child, list[int], Iterator[str]]) -> 
     assert next(lines) == "SIGTERM step"
     process.send_signal(signal.SIGTERM)
     assert next(lines) == "SIGTERM process"
+    os.kill(process.pid, signal.SIGRTMIN + 3)
+    assert next(lines) == f"{signal.SIGRTMIN + 3} process"
 
 
 def test_witnesses_hold_no_file_and_die_with_us(
