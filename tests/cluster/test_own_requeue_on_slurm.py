@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sbtrain.slurm.ending import way_back_of
 from slurm_runs import SlurmRun, preemptor, slurm_run
 
 pytestmark = pytest.mark.slurm
@@ -148,15 +149,18 @@ def test_a_script_that_starts_its_ranks_itself_asks_slurm_and_comes_back_once(
     options = ("--nodes=2", "--ntasks=2", "--time=10", "--requeue", "--open-mode=append")
     run.submit(*options, "--signal=USR1@60", nodelist="g1,g2")
     run.wait_for(lambda: run.output.count("resumes from nothing") == 2, "both ranks")
+    # Newer Slurms requeue what was preempted and then requeued by hand once more when it has
+    # completed, with sbatch too; of a run that is sbtrain's to bring back that is kept from them.
+    twice = not resumable and way_back_of(run.version) != "requeue"
     preemptor(run, "g1,g2")
-    run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=60)
+    run.wait_for(lambda: len(run.attempts) == 2 + twice, "the last attempt", within_s=60)
     run.wait_for_state("COMPLETED", "FAILED", within_s=90)
     assert run.state == "COMPLETED", run.output
-    assert run.shown("Restarts") == "1"
-    assert run.output.count("resumes from 0") == 2
-    first, second = run.attempts
+    assert run.shown("Restarts") == ("2" if twice else "1"), run.output
+    first, *others = run.attempts
+    assert run.output.count("resumes from 0") == 2 * len(others)
     assert first.cause in ("preempted", "requeued")  # as Slurm, once it has acted, forgets why
-    assert second.cause == "completed"
+    assert [one.cause for one in others] == ["completed"] * (1 + twice)
 
 
 @pytest.mark.slow
