@@ -123,8 +123,7 @@ class Aftermath:
             exit_code=verdict.exit_code,
             detail=self._detail(verdict, outcome),
         )
-        taken = outcome.noticed or self._preempted_before
-        ours = outcome.script is None or (taken and self._plan.resumable)
+        ours = outcome.script is None or (outcome.noticed and self._plan.resumable)
         if ours and verdict.cause != "cancelled" and verdict.exit_code != EXIT_STOPPED:
             self._leave_ended(verdict, outcome)
         return -verdict.signal or verdict.exit_code
