@@ -149,8 +149,8 @@ def test_a_script_that_starts_its_ranks_itself_asks_slurm_and_comes_back_once(
     options = ("--nodes=2", "--ntasks=2", "--time=10", "--requeue", "--open-mode=append")
     run.submit(*options, "--signal=USR1@60", nodelist="g1,g2")
     run.wait_for(lambda: run.output.count("resumes from nothing") == 2, "both ranks")
-    # From 24.11 on Slurm starts a job that requeued itself while it was preempted once more when
-    # it has completed, with sbatch too. Kept from that, it would end as PREEMPTED.
+    # From 24.11 on Slurm starts a job that requeued itself while it was preempted once more
+    # when it has completed, with sbatch too. Kept from that, it would end as PREEMPTED.
     twice = way_back_of(run.version) != "requeue"
     preemptor(run, "g1,g2")
     run.wait_for(lambda: len(run.attempts) == 2 + twice, "the last attempt", within_s=60)
