@@ -132,7 +132,7 @@ def test_of_a_run_that_does_not_come_back_slurm_itself_is_asked(
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-def test_a_script_that_starts_its_ranks_itself_asks_slurm_and_comes_back_once(
+def test_a_script_that_starts_its_ranks_itself_comes_back_as_often_as_with_sbatch(
     tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun], *, resumable: bool
 ) -> None:
     """Whose handler it is, and whether sbtrain would have requeued it too."""

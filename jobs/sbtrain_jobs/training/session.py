@@ -174,10 +174,13 @@ class Run:
         """
         try:
             sizes = tuple(int(one) for one in variables)
+            if sizes:
+                parameters = sum(sizes) if parameters is None else parameters
+                tensors = len(sizes) if tensors is None else tensors
+            if parameters is None or tensors is None:
+                raise TypeError("parameters and tensors, or variables, say it")
             self._reports.describe(
-                parameters=int(sum(sizes) if sizes and parameters is None else parameters),  # type: ignore[arg-type]
-                tensors=int(len(sizes) if sizes and tensors is None else tensors),  # type: ignore[arg-type]
-                variables=sizes,
+                parameters=int(parameters), tensors=int(tensors), variables=sizes
             )
         except Exception as error:  # whatever the script's own types raise
             _log.warning(
