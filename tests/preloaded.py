@@ -8,7 +8,9 @@ script, and ends as Python ends. What the tests look at begins where the import 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import select
@@ -21,7 +23,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from sbtrain.commands.ctl import COMMANDS
 from sbtrain_jobs.process import CommandResult
+
+# What our programs load takes most of the CPU of a short run.
+OURS = (
+    *("h5py", "scipy.optimize", "sbtrain_jobs.supervisor.supervise"),
+    *("sbtrain.commands.ctl", "sbtrain.commands.submit"),
+    *(f"sbtrain.commands.{name}" for name in COMMANDS if name != "stage"),
+)
 
 # Read when they are loaded. Without oneDNN the order of TensorFlow's sums is always the same;
 # threads of a numeric library would not be there in a fork.
@@ -135,6 +145,14 @@ class PreloadedParent:
             )
 
 
+@functools.cache
+def ours_preloaded() -> PreloadedParent:
+    """A parent that has what our programs load, until this process ends."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(preloaded(*OURS))
+
+
 @contextlib.contextmanager
 def preloaded(*modules: str) -> Iterator[PreloadedParent]:
     with tempfile.TemporaryDirectory(prefix="sbt-") as folder:  # short, for a socket's address
@@ -215,11 +233,13 @@ def become(asked: dict[str, object], outputs: Sequence[int]) -> Sequence[str]:
 
 
 if __name__ == "__main__":
+    import gc
     import importlib
     import warnings
 
     for module in sys.argv[2:]:
         importlib.import_module(module)
+    gc.freeze()  # a fork that ends would walk all of it, and copy the memory it lies in
     warnings.filterwarnings("ignore", "This process .* is multi-threaded")
     sys.argv = list(serve(sys.argv[1]))
     sys.path[0] = str(Path(sys.argv[0]).parent)

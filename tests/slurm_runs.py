@@ -111,10 +111,11 @@ class SlurmRun:
 
     def shown(self, field: str, job_id: str = "") -> str:
         """A field of scontrol show job."""
-        text = self.slurm(["scontrol", "show", "job", "-o", job_id or self.job_id])
-        return next(
-            word.partition("=")[2] for word in text.split() if word.startswith(f"{field}=")
-        )
+        words = self.shown_whole(job_id).split()
+        return next(word.partition("=")[2] for word in words if word.startswith(f"{field}="))
+
+    def shown_whole(self, job_id: str = "") -> str:
+        return self.slurm(["scontrol", "show", "job", "-o", job_id or self.job_id])
 
     @property
     def version(self) -> SlurmVersion:
@@ -141,7 +142,9 @@ class SlurmRun:
         """within_s: on a quiet machine; a busy one gets three times as long."""
         end_s = time.monotonic() + 3 * within_s
         while not true():
-            assert time.monotonic() < end_s, f"{what}: not within {within_s} s\n{self.output}"
+            assert time.monotonic() < end_s, (
+                f"{what}: not within {within_s} s\n{self.output}\n{self.shown_whole()}"
+            )
             time.sleep(0.2)
 
     def wait_for_state(self, *states: str, within_s: float = 60.0) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -16,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plans import example_plan
-from preloaded import Forked, PreloadedParent, preloaded
+from preloaded import Forked, ours_preloaded
 from sbtrain_jobs.process import start_process
 from sbtrain_jobs.record.ledger import LedgerEntry, read_ledger
 from sbtrain_perf.codec import plan_to_json
@@ -24,14 +22,6 @@ from sbtrain_perf.request import DataSet, Plan
 
 FAKES = Path(__file__).parent / "fakes"
 WITHIN_S = 120.0
-
-
-@functools.cache
-def supervisors() -> PreloadedParent:
-    """Until this process ends: what a supervisor loads takes half of the CPU of its run."""
-    stack = contextlib.ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(preloaded("h5py", "sbtrain_jobs.supervisor.supervise"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +62,7 @@ class SupervisedRun:
         environ = {**os.environ, "PATH": path, **self.environ}
         with (self.folder / "job.out").open("ab") as output:
             if self.plan.launch == "ranks":  # a script gets what its process started with
-                self.process = supervisors().start(
+                self.process = ours_preloaded().start(
                     program, *words, env=environ, output=output.fileno()
                 )
                 return
