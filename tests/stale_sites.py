@@ -82,6 +82,12 @@ STALE_SITES = (
     _case("more cores", "cores_per_node = 4", "cores_per_node = 64", "cores_per_node: 64"),
     _case("more memory", "memory_gib_per_node = 15", "memory_gib_per_node = 500", "500"),
     _case("a longer grace", "grace_s = 15", "grace_s = 300", "grace_s: 300"),
+    _case(
+        "a longer kill",
+        'name = "was"\n',
+        'name = "was"\nkill_wait_s = 300\n',
+        "kill_wait_s: 300",
+    ),
     _case("no grace", "grace_s = 15", "grace_s = 0", "grace_s: 0"),
     _case("safe once", "preemptible = true\ngrace_s = 15", "preemptible = false", "false"),
     _case("GPUs where none are", _NODES, f'{_NODES}gpu = "V100"\n', "standard.gpu: "),

@@ -286,6 +286,7 @@ def _plan(
         resumable=request.resumable,
         preemption_signal=shape.preemption_signal,
         grace_s=partition.grace_s,
+        kill_wait_s=shape.kill_wait_s,
         max_requeues=shape.max_requeues,
         mpi_plugin=shape.mpi_plugin,
         prediction=choice.prediction,

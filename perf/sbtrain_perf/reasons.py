@@ -298,10 +298,10 @@ def risks(weighing: Weighing, plan: Plan, *, kept: float) -> tuple[str, ...]:
         if plan.launch == "script" and not forbidden:
             then = "a preempted run begins anew, if the cluster requeues it"
         said.append(f"{plan.partition} may preempt, and {why}: {then}")
-    elif partition.preemptible and plan.prediction.checkpoint_s > plan.grace_s:
+    elif partition.preemptible and plan.prediction.checkpoint_s > plan.warned_s:
         said.append(
             f"a checkpoint ({duration(plan.prediction.checkpoint_s)}) does not fit the "
-            f"{duration(plan.grace_s)} between preemption signal and kill: a preemption "
+            f"{duration(plan.warned_s)} between preemption signal and kill: a preemption "
             f"loses up to {duration(plan.checkpoint_interval_s)} of work"
         )
     return tuple(said)

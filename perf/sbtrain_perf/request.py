@@ -23,6 +23,7 @@ ObjectiveKind = Literal["balanced", "time", "cost", "node-hours", "deadline"]
 RoleName = Literal["chief", "worker", "ps"]
 
 PLAN_VERSION = 1
+KILL_WAIT_S = 30.0  # from TERM to KILL, by Slurm's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,12 @@ class Partition:
     assumed: tuple[str, ...] = ()
 
 
+def warned_s(*, grace_s: float, kill_wait_s: float) -> float:
+    """From Slurm's first signal of a preemption to its kill. Where a partition has no grace
+    time that signal is TERM, and the wait after it is all there is."""
+    return grace_s or kill_wait_s
+
+
 def slurm_partition(name: str) -> str:
     """Slurm's own name of a Partition."""
     return name.partition(":")[0]
@@ -111,6 +118,7 @@ class ClusterShape:
     shared_client_bytes_s: float  # shared filesystem, one client
     currency: str = "USD"
     requeue_delay_s: float = 120.0  # a requeued job's hold before it may start again
+    kill_wait_s: float = KILL_WAIT_S
     preemption_signal: str = "USR1"
     mpi_plugin: str = ""  # srun --mpi=; empty: what fits the MPI library
     max_requeues: int = 20
@@ -316,11 +324,17 @@ class Plan:
     gres: str = ""  # empty: gpu:gpus_per_node
     launch: Launch = "ranks"
     framework: Framework = "plain"
+    kill_wait_s: float = KILL_WAIT_S
     steps_known: bool = True
     quiet: bool = False
     whole_nodes: bool = True
     hooks: bool = True
     version: int = PLAN_VERSION
+
+    @property
+    def warned_s(self) -> float:
+        """From the first signal of a preemption to the kill."""
+        return warned_s(grace_s=self.grace_s, kill_wait_s=self.kill_wait_s)
 
     @property
     def workers_per_node(self) -> int:

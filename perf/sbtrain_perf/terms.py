@@ -38,7 +38,7 @@ from sbtrain_perf.models.preemption import equivalent_hazards_1_s
 from sbtrain_perf.models.step_time import StepTerms, speed_ratio, step_s
 from sbtrain_perf.own_runs import OwnRatios
 from sbtrain_perf.placement import batch_per_node, workers_per_node
-from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition
+from sbtrain_perf.request import Basis, ClusterShape, Layout, Partition, warned_s
 from sbtrain_perf.shards import MOST, server_shares
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Terms:
     checkpoint_s: Floats
     preemption_1_s: Floats  # constant, or what costs a long run as much as the learnt law
     lifetimes: tuple[LearntLifetime | None, ...]
-    notice: Floats  # 1 where a checkpoint fits the grace time
+    notice: Floats  # 1 where a checkpoint fits between signal and kill
     limit_s: Floats  # of one attempt
     price: Floats
     queue_s: Floats
@@ -351,6 +351,7 @@ def terms_of(
         overhead_s, rate = finder.stage(partition)
         save_s = finder.checkpoint_s(partition)
         stated_s = stated_preemption_s(partition, finder.coefficients)
+        warned = warned_s(grace_s=partition.grace_s, kill_wait_s=finder.shape.kill_wait_s)
         rows.append(
             (
                 allreduce.compute_s,
@@ -363,7 +364,7 @@ def terms_of(
                 partition.network_bytes_s,
                 save_s,
                 1.0 / stated_s if stated_s else 0.0,
-                float(save_s <= partition.grace_s),
+                float(save_s <= warned),
                 min(asked_s, partition.max_time_s or math.inf),
                 partition.price_per_node_hour,
                 queue_waits.get(partition.name, 0.0),

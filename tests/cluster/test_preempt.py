@@ -179,3 +179,37 @@ def test_one_task_of_an_array_is_requeued_alone(
     assert run.shown("Restarts", f"{run.job_id}_1") == "1"
     assert run.shown("Restarts", f"{run.job_id}_0") == "0"
     assert not (folders[0] / "attempts" / "1").exists()
+
+
+def test_without_a_grace_time_a_run_saves_between_term_and_kill(
+    tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
+) -> None:
+    """As partitions are unless somebody gives them one: KillWait is all there is."""
+    run = slurm_run(
+        tmp_path,
+        slurm_environment,
+        TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(2)"),
+        partition="spot",
+        steps=150,
+        grace_s=0.0,
+        kill_wait_s=5.0,
+    )
+    runs.append(run)
+    run.slurm(["scontrol", "update", "PartitionName=spot", "GraceTime=0"])
+    try:
+        run.submit("--time=10", "--signal=B:USR1@60", nodelist="g1,g2")
+        run.wait_for_steps()
+        preemptor(run, "g1,g2")
+        run.wait_for(lambda: len(run.attempts) == 2, "a second attempt", within_s=60)
+        run.wait_for_state("COMPLETED", "FAILED", within_s=90)
+    finally:
+        run.slurm(["scontrol", "update", "PartitionName=spot", "GraceTime=15"])
+    assert run.state == "COMPLETED", run.output
+    first, second = run.attempts
+    assert first.cause == "preempted"
+    assert first.saved_step is not None
+    for rank in range(run.plan.workers):
+        log = run.log(f"worker-{rank}", attempt=1)
+        assert f"rank {rank} attempt 1 starts after step {first.saved_step}" in log
+    assert second.cause == "completed"
+    assert run.shown("Restarts") == "1"

@@ -10,7 +10,6 @@ from sbtrain_perf.request import Plan
 
 SIGNAL_WARNING_S = 60.0
 FAILED_GRACE_S = 5.0  # from TERM to KILL for the others when one role has failed
-LATE_WINDOW_S = 10.0  # the time is over already and TERM came: KILL follows soon
 
 
 def window_s(plan: Plan, *, cause: EndCause, detail: str) -> float:
@@ -19,9 +18,9 @@ def window_s(plan: Plan, *, cause: EndCause, detail: str) -> float:
     detail: how the notice came, as the ledger has it.
     """
     if cause == "preempted":
-        return max(1.0, plan.grace_s - 2.0)
-    if cause == "time-limit" and detail.startswith("SIGTERM"):
-        return LATE_WINDOW_S
+        return max(1.0, plan.warned_s - 2.0)
+    if cause == "time-limit" and detail.startswith("SIGTERM"):  # that is over
+        return max(1.0, plan.kill_wait_s - 2.0)
     return max(1.0, warning_s(plan.sbatch_options) - 5.0)
 
 

@@ -20,6 +20,7 @@ from sbtrain_jobs.ending.first_failure import FirstFailure
 from sbtrain_jobs.ending.grace import FAILED_GRACE_S, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome
+from sbtrain_jobs.ending.slurms_words import SlurmsWords
 from sbtrain_jobs.ending.world_watch import WorldWatch
 from sbtrain_jobs.errors import LaunchError
 from sbtrain_jobs.layouts.ranks import by_mpi
@@ -82,7 +83,7 @@ class AttemptPhases:
         self._tally = self._world.tally
         self._failures = FirstFailure()
         self._watch = WorldWatch(plan, describe=self._roster.describe)
-        self._notice = EndNotice(record)
+        self._notice = EndNotice(record, SlurmsWords(job.job_id))
         self._noticed_s: float | None = None
         self._ask_again_s = 0.0
         self._overdue_said = False

@@ -23,6 +23,7 @@ from sbtrain_jobs.ending.cause import CauseFound
 from sbtrain_jobs.ending.grace import signal_is_ours, window_s
 from sbtrain_jobs.ending.notice import EndNotice, is_named
 from sbtrain_jobs.ending.outcome import Failure, Outcome, ScriptEnd
+from sbtrain_jobs.ending.slurms_words import SlurmsWords
 from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.layouts.environment import RunContext, run_environment
 from sbtrain_jobs.run_folder import python_path
@@ -76,7 +77,7 @@ class ScriptPhases:
         self._listener = ControlListener(token=attempt.token, sink=attempt.events.put)
         self._worlds = ScriptWorlds(plan, send=self._listener.send, say=self._say)
         self._notice_signals = notice_signals(plan.preemption_signal)
-        self._notice = EndNotice(attempt.record)
+        self._notice = EndNotice(attempt.record, SlurmsWords(attempt.job.job_id))
         self._saved: Saved | None = None  # because they were told to stop
         self._felt_in_step = False
         self._heard = ""  # how it was heard that the job may be ending

@@ -46,6 +46,7 @@ def discovered(
     return {
         "name": config.name or "cluster",
         "requeue_delay_s": config.requeue_s + _REQUEUE_MARGIN_S,
+        "kill_wait_s": config.kill_wait_s,
         **({"gpus": gpus} if gpus else {}),
         "partitions": tables,
     }

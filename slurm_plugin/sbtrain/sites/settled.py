@@ -11,6 +11,7 @@ from sbtrain.sites.schema import Problem
 from sbtrain_perf.wording import count
 
 _GPU_KEYS = ("gpu", "gpus_per_node", "gpu_types")
+_SLURMS_OWN = ("kill_wait_s",)
 _AT_MOST = {"max_nodes_per_job": "nodes", "max_time_h": "", "cores_per_node": ""}
 _EQUAL = ("nodes", "default_time_h", "grace_s")
 _NEAR = 1.02  # memory that is rounded is not wrong
@@ -50,6 +51,11 @@ def settled(
             if name not in named:  # it is not free because nobody has priced it
                 table["planned"] = False
     data = {**found, **stated, "partitions": tables}
+    for key in _SLURMS_OWN:
+        if key in stated and stated[key] != found[key]:
+            data[key] = found[key]
+            message = f"{stated[key]:g}, Slurm has {found[key]:g}"
+            problems.append(Problem(path=(key,), message=message))
     gpus = {**found.get("gpus", {}), **stated.get("gpus", {})}
     return Settled(
         data={**data, **({"gpus": gpus} if gpus else {})},

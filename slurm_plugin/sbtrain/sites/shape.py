@@ -43,8 +43,9 @@ def shape_of(data: dict[str, Any], source: str) -> ClusterShape:
     """
     plain = ("currency", "preemption_signal", "mpi_plugin", "max_requeues")
     given = {key: data[key] for key in plain if key in data}
-    if "requeue_delay_s" in data:
-        given["requeue_delay_s"] = float(data["requeue_delay_s"])
+    given |= {
+        key: float(data[key]) for key in ("requeue_delay_s", "kill_wait_s") if key in data
+    }
     gpus = data.get("gpus", {})
     return ClusterShape(
         name=data["name"],

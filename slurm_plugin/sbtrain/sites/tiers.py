@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbtrain.slurm.client import PartitionInfo
+from sbtrain.slurm.cluster_config import BY_QOS, BY_TIERS
 from sbtrain.slurm.node_kinds import names_in
 
-BY_TIERS, BY_QOS = "partition_prio", "qos"
 _NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 
 

@@ -8,24 +8,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbtrain_perf.request import KILL_WAIT_S
+
+BY_TIERS, BY_QOS = "partition_prio", "qos"  # by what Slurm preempts
 CREDENTIAL_S = 120  # Slurm's default cred_expire
 _MOST_INCLUDES = 64
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|[^\s\"]+)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
 _KEYS = {
     *("clustername", "authinfo", "preempttype", "tmpfs"),
-    *("accountingstoragetype", "accountingstorageenforce", "taskplugin"),
+    *("killwait", "accountingstoragetype", "accountingstorageenforce", "taskplugin"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """name: ClusterName. requeue_s: how long a requeued job is held. preempt_type: "" (none),
-    "partition_prio" or "qos". tmp_fs: a node's folder for what jobs leave behind. limits:
+    """name: ClusterName. requeue_s: how long a requeued job is held. kill_wait_s: from TERM to
+    KILL. preempt_type: "" (none),
+    BY_TIERS or BY_QOS. tmp_fs: a node's folder for what jobs leave behind. limits:
     whether the accounting limits jobs. binds_cpus: a task plugin keeps tasks on cores."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
+    kill_wait_s: float = KILL_WAIT_S
     preempt_type: str = ""
     tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
     limits: bool = False
@@ -48,11 +53,17 @@ def read_config(text: str) -> ClusterConfig:
     return ClusterConfig(
         name=said.get("clustername", ""),
         requeue_s=int(held[1]) if held else CREDENTIAL_S,
+        kill_wait_s=_seconds(said.get("killwait", ""), KILL_WAIT_S),
         preempt_type="" if preempt == "none" else preempt,
         tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
         limits=_limits(said),
         binds_cpus="affinity" in said.get("taskplugin", "").lower(),
     )
+
+
+def _seconds(text: str, otherwise: float) -> float:
+    """Of `30`, or of `30 sec` as scontrol prints it."""
+    return float(text) if text.isdecimal() else otherwise
 
 
 def _limits(said: Mapping[str, str]) -> bool:

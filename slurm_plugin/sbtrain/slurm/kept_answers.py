@@ -24,7 +24,7 @@ from pathlib import Path
 from sbtrain.errors import HomeError, SlurmError
 from sbtrain.home import home, made_home
 from sbtrain.slurm.client import PartitionInfo, QueuedJob, SlurmClient
-from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
+from sbtrain.slurm.cluster_config import BY_QOS, ClusterConfig, configuration_text, read_config
 from sbtrain.slurm.node_kinds import NO_NODES, Nodes, nodes_of
 from sbtrain.slurm.user_limits import NO_LIMITS, UserLimits
 from sbtrain_perf.codec import decode, encode
@@ -35,7 +35,7 @@ AGAIN_S = 300.0  # however often the queue contradicts it
 QUEUE_S = 5.0
 _SILENCE_S = 600.0  # of the accounting, until it is asked again
 _UNSEEN_S = 300.0  # where no file tells that the configuration has changed
-_FORM = 4  # of what is kept
+_FORM = 5  # of what is kept
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 
 
@@ -96,16 +96,18 @@ class KeptAnswers:
         return self._kept.config
 
     def limits(self) -> UserLimits:
-        """None known where the accounting limits no jobs, or does not answer."""
+        """None known where the accounting neither limits jobs nor ranks them, or does not
+        answer."""
         config, kept = self.config(), self._kept
-        if not config.limits:
+        if not config.limits and config.preempt_type != BY_QOS:
             return NO_LIMITS
         if self._aged(kept.limits_at_s, PARTITIONS_S if kept.limits else _SILENCE_S):
             said = None
             with contextlib.suppress(SlurmError):
                 said = self._client.limits(config.name)
             self._keep(dataclasses.replace(kept, limits=said, limits_at_s=self._now()))
-        return self._kept.limits or NO_LIMITS
+        said = self._kept.limits or NO_LIMITS
+        return said if config.limits else said.unenforced()
 
     def partitions(self, *, most_s: float = PARTITIONS_S) -> tuple[PartitionInfo, ...]:
         """What was said at most so long ago."""

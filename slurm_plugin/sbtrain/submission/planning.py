@@ -19,6 +19,7 @@ from sbtrain.submission.asked import (
     asked_signal,
 )
 from sbtrain.submission.on_slurm import Planner, with_default_time, with_waits
+from sbtrain.submission.qos_ranks import ranked_by_qos
 from sbtrain.submission.queue import (
     Known,
     ask_known,
@@ -153,7 +154,7 @@ def _ground(
         to_run=runs,
         asks_gpus=given(asked.settings, *GPU_OPTIONS),
     )
-    shape, notes = site.shape, tuple[str, ...]()
+    shape, notes = ranked_by_qos(asked, site.shape, known), tuple[str, ...]()
     if any(one.gpu for one in shape.partitions) and _wants_no_gpus(asked):
         shape = without_gpus(shape)
         notes = ("planned without GPUs: it imports nothing that uses them (--gres asks)",)

@@ -464,10 +464,11 @@ def test_preemption_costs_more_where_notice_is_too_short() -> None:
         decision = decide(request(nodes=NodeRange(low=2, high=2)), cluster(spot))
         assert decision.chosen is not None
         noted = any("does not fit the" in risk for risk in decision.risks)
-        assert noted is (grace_s == 0.0)
+        assert noted is (grace_s == 0.1)
         return decision.chosen.prediction.lost_s
 
-    assert lost(0.0) > lost(30.0) > 0.0
+    assert lost(0.1) > lost(30.0) > 0.0
+    assert lost(0.0) == lost(30.0)  # without a grace time there is KillWait, 30 s
 
 
 def test_preemption_that_outruns_progress_is_refused() -> None:

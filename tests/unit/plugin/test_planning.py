@@ -505,7 +505,7 @@ class Limited(FakeSlurm):
 
     def limits(self, cluster: str) -> UserLimits:
         assert cluster == "played"
-        return read_limits("team|||small|small|node=2|01:00:00|\n", "", "small|||||\n")
+        return read_limits("team|||small|small|node=2|01:00:00|\n", "", "small|||||||\n")
 
 
 def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) -> None:
@@ -517,6 +517,32 @@ def test_no_more_nodes_are_planned_than_the_accounting_allows(tmp_path: Path) ->
     assert found.warnings == ()
     asked = outcome(*words, "-N4", slurm=Limited(), tmp_path=tmp_path)
     assert chosen(asked).nodes == 4  # sbatch says what is wrong with it
+
+
+class Ranked(FakeSlurm):
+    """Which preempts by QOS; the accounting limits nobody."""
+
+    def config(self) -> ClusterConfig:
+        return dataclasses.replace(super().config(), preempt_type="qos")
+
+    def limits(self, cluster: str) -> UserLimits:
+        qos = "urgent||||||low|00:00:00\nlow|||||||00:00:20\nnormal|||||||00:00:00\n"
+        return read_limits("team|||normal,low,urgent|normal|||node=1\n", "", qos)
+
+
+@pytest.mark.parametrize(
+    ("words", "preemptible"), [((), False), (("--qos=low",), True), (("-q", "urgent"), False)]
+)
+def test_where_slurm_preempts_by_qos_it_is_the_jobs_that_counts(
+    words: tuple[str, ...], tmp_path: Path, *, preemptible: bool
+) -> None:
+    spot = dataclasses.replace(fake_partition("main", "c[1-4]"), preempt_mode="REQUEUE")
+    slurm = Ranked(partitions=[dataclasses.replace(spot, grace_s=0)])
+    words = ("--train-samples=60000", "--train-objective=time", *words)
+    found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
+    assert [one.preemptible for one in found.shape.partitions] == [preemptible]
+    assert chosen(found).grace_s == (20 if preemptible else 0)
+    assert chosen(found).nodes > 1  # the group's limit is not enforced
 
 
 def test_the_longest_time_of_the_accounting_is_said_where_the_run_takes_longer(

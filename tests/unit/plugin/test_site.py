@@ -83,6 +83,7 @@ memory_gib_per_node = 8
     for key in (
         "currency",
         "requeue_delay_s",
+        "kill_wait_s",
         "preemption_signal",
         "max_requeues",
     ):
@@ -411,7 +412,7 @@ def test_every_number_of_the_schema_has_limits() -> None:
                 yield from numbers(value)
 
     found = list(numbers(site_schema()))
-    assert len(found) == 22
+    assert len(found) == 23
     assert all("minimum" in one and "maximum" in one for one in found)
 
 

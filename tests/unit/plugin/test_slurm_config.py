@@ -11,6 +11,7 @@ FILE = """\
 clustername=big   # the name
 AuthInfo=socket=/run/munge.sock,cred_expire=30
 PreemptType = preempt/partition_prio
+KillWait=45
 TmpFS=\\
 /local/%n
 AccountingStorageType=accounting_storage/slurmdbd
@@ -23,6 +24,7 @@ Configuration data as of 2026-12-01T04:52:04
 ClusterName             = big
 AuthInfo                = socket=/run/munge.sock,cred_expire=30
 PreemptType             = preempt/partition_prio
+KillWait                = 45 sec
 TmpFS                   = /local/%n
 AccountingStorageType   = accounting_storage/slurmdbd
 AccountingStorageEnforce = associations,limits
@@ -31,6 +33,7 @@ TaskPlugin              = task/cgroup,task/affinity
 SAID = ClusterConfig(
     name="big",
     requeue_s=30,
+    kill_wait_s=45.0,
     preempt_type="partition_prio",
     tmp_fs="/local/%n",
     limits=True,
@@ -49,6 +52,7 @@ def test_what_is_not_said_is_slurms_default() -> None:
     said = "AuthInfo = (null)\nPreemptType = preempt/none\n"
     assert read_config(said) == ClusterConfig() == read_config("")
     assert (ClusterConfig().requeue_s, ClusterConfig().tmp_fs) == (120, "/tmp")
+    assert ClusterConfig().kill_wait_s == 30.0
 
 
 def test_includes_are_taken_in_and_a_missing_one_is_not_guessed(tmp_path: Path) -> None:

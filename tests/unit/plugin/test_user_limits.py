@@ -22,10 +22,10 @@ part|lab|cpu=90
 circle|circle|node=1
 """
 QOS = """\
-normal|||||
-small|gres/gpu=4,node=2|01:00:00|||
-wide|node=50||cpu=400||
-shared|node=8|||node=5,cpu=70|node=4,gres/gpu=1
+normal|||||||00:00:00
+small|gres/gpu=4,node=2|01:00:00|||||00:02:00
+wide|node=50||cpu=400||||00:00:00
+shared|node=8|||node=5,cpu=70|node=4,gres/gpu=1|small,wide|00:00:30
 """
 
 
@@ -64,6 +64,29 @@ def test_a_job_that_names_no_account_has_the_users_default() -> None:
     limits = read_limits(USER.replace("||", "|part|", 1), ACCOUNTS, QOS)
     assert limits.of("main", "", account="", qos="") == Limit(nodes=6, cpus=90, gpus=40)
     assert limits.of("main", "", account="other", qos="") == NO_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("account", "qos", "graces"),
+    [
+        ("team", "", {120}),
+        ("team", "wide", {0}),
+        ("other", "", {None}),
+        ("", "shared", {None}),
+        ("single", "", {120}),
+        ("", "", {120, None}),  # of several accounts any may be taken
+        ("team", "unheard", set()),
+        ("nobody", "", set()),
+    ],
+)
+def test_a_job_is_pushed_aside_where_another_qos_says_so_of_its_own(
+    account: str, qos: str, graces: set[int | None]
+) -> None:
+    limits = read_limits(USER, ACCOUNTS, QOS)
+    assert limits.graces("main", account=account, qos=qos) == graces
+    free = limits.unenforced()
+    assert free.graces("main", account=account, qos=qos) == graces
+    assert free.of("main", "wide", account=account, qos=qos) == NO_LIMIT
 
 
 def test_whom_no_name_is_known_for_has_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
