@@ -1,6 +1,6 @@
 """Whether sbtrain is at home on a Slurm that nobody has configured: thirteen private Slurms of
-different shapes without any file, names of GPUs, site files that are wrong, and what status
-says of runs that have ended.
+different shapes without any file, names of GPUs, site files that are wrong, what status says of
+runs that have ended, and what is learnt where nothing was known.
 
     benchmarks/discovery.py [--only PART] [--shape N]
 
@@ -29,6 +29,7 @@ from discovery_checks.calls import (
 )
 from discovery_checks.ends import ends_rows
 from discovery_checks.gpu_forms import gpu_rows
+from discovery_checks.learning import learning_rows
 from discovery_checks.shapes import SHAPES, running
 
 from sbtrain.cluster.errors import ClusterError
@@ -139,6 +140,7 @@ def main() -> int:
         "gpus": gpu_rows,
         "stale": stale_rows,
         "ends": ends_rows,
+        "learning": learning_rows,
     }
     parser.add_argument("--only", choices=parts, help="one part alone")
     parser.add_argument("--shape", type=int, help="one shape alone, from 0")

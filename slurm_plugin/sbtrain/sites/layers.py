@@ -56,6 +56,7 @@ def load_site(
     environ: Mapping[str, str],
     found: Mapping[str, Any] | None = None,
     *,
+    of_call: Mapping[str, Any] | None = None,
     to_run: bool = False,
     asks_gpus: bool = False,
 ) -> Site:
@@ -63,6 +64,8 @@ def load_site(
     Args:
         name_or_path: a bundled site's name, or the path of a file; laid over $SBTRAIN_SITE.
         found: what Slurm says (sites/discovery.py); None: nothing, and files are believed.
+        of_call: the same of those nodes alone that the call may have; of partitions that the
+            files describe it is not looked at.
         to_run: on this very cluster. Otherwise a named file of which no partition is here is
             another cluster's, and is believed alone.
         asks_gpus: the call does, also of partitions whose GPUs a file leaves out of plans.
@@ -82,7 +85,7 @@ def load_site(
     invented = found is None and not stated.get("partitions")
     if found is not None:
         checked = settled(found, stated, asks_gpus=asks_gpus)
-        data = checked.data
+        data = _of_call(checked.data, of_call, stated) if of_call else checked.data
         stale = tuple(_located(problem, files) for problem in checked.problems)
     elif invented:
         files = [read_site_file(bundled("generic")), *files]
@@ -117,6 +120,18 @@ def form_problems(path: Path) -> tuple[str, ...]:
     problems = list(schema_problems(one.data, site_schema(), whole=False))
     problems = problems or list(contradictions(one.data, whole=False))
     return tuple(map(one.located, problems))
+
+
+def _of_call(
+    data: Mapping[str, Any], narrowed: Mapping[str, Any], stated: Mapping[str, Any]
+) -> dict[str, Any]:
+    tables = dict(data["partitions"])
+    for name, table in narrowed["partitions"].items():
+        if name not in stated.get("partitions", {}):
+            kept = {key: value for key, value in tables[name].items() if key == "planned"}
+            tables[name] = {**table, **kept}
+    gpus = {**narrowed.get("gpus", {}), **data.get("gpus", {})}
+    return {**data, **({"gpus": gpus} if gpus else {}), "partitions": tables}
 
 
 def _elsewhere(file: SiteFile, found: Mapping[str, Any]) -> bool:

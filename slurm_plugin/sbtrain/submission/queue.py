@@ -60,14 +60,23 @@ class Known:
     free: FreeNodes | None = None
     silence: str = ""
 
-    @property
-    def site(self) -> dict[str, Any] | None:
-        """In the form of a site file; None where Slurm tells nothing."""
+    def site(self, constraint: str = "") -> dict[str, Any] | None:
+        """In the form of a site file; None where Slurm tells nothing.
+
+        Args:
+            constraint: features of the nodes that are looked at, where any have them.
+        """
         from sbtrain.sites.discovery import discovered
 
         if not self.partitions:
             return None
-        return discovered(self.partitions, self.nodes.kinds, self.config)
+        wanted, kinds = list(_features(constraint)), self.nodes.kinds
+        having = [
+            kind
+            for kind in kinds
+            if all(not set(kind.features).isdisjoint(words) for words in wanted)
+        ]
+        return discovered(self.partitions, having or kinds, self.config)
 
     def of(self, partition: Partition) -> PartitionInfo | None:
         name = slurm_partition(partition.name)

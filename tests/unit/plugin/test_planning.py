@@ -497,6 +497,31 @@ def test_where_nobody_can_say_how_long_it_waits_what_starts_now_is_taken(
     assert (chosen(fewer).partition, chosen(fewer).nodes) == ("cpu", 1)
 
 
+@pytest.mark.parametrize(
+    ("constraint", "gpu", "nodes"),
+    [("", None, 4), ("a100", "A100", 3), ("v100", "V100", 1), ("a100|v100", None, 4)],
+)
+def test_a_feature_that_is_asked_for_tells_the_gpus_that_the_job_gets(
+    constraint: str, gpu: str | None, nodes: int, tmp_path: Path
+) -> None:
+    """Where GRES is untyped, and the nodes of one partition hold several types."""
+    held = {"n1": "a100", "n2": "a100", "n3": "a100", "n4": "v100"}
+    slurm = FakeSlurm(
+        nodes=[
+            dataclasses.replace(fake_node(name), gres=read_gres("gpu:4"), features=(feature,))
+            for name, feature in held.items()
+        ],
+        partitions=[fake_partition("main", "n[1-4]", default=True)],
+    )
+    words = ["--train-steps=900", *([f"-C{constraint}"] if constraint else [])]
+    found = in_one_home(*words, slurm=slurm, tmp_path=tmp_path)
+    (partition,) = found.shape.partitions
+    assert partition.gpu is not None
+    known = partition.gpu.name if partition.gpu.known else None
+    assert (known, partition.nodes) == (gpu, nodes)
+    assert partition.gpus_per_node == 4
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 
