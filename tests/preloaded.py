@@ -145,12 +145,14 @@ class PreloadedParent:
             )
 
 
+_until_the_end = contextlib.ExitStack()  # named: multiprocessing's forks drop what atexit holds
+
+
 @functools.cache
 def ours_preloaded() -> PreloadedParent:
     """A parent that has what our programs load, until this process ends."""
-    stack = contextlib.ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(preloaded(*OURS))
+    atexit.register(_until_the_end.close)
+    return _until_the_end.enter_context(preloaded(*OURS))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from sbtrain_jobs.errors import LaunchError
+from sbtrain_jobs.training.launched import launched_rank
 from sbtrain_jobs.wire.messages import Hello, Message, ScriptOver, to_line
+from sbtrain_jobs.wire.reach import connect_first
 
 CONNECT_WITHIN_S = 2.0
 LAST_WORDS_S = 1.0
@@ -22,33 +25,24 @@ MOST_WAITING = 10_000  # messages; older ones are dropped
 
 
 class Witness:
-    """One process that stands for a rank. What it forks is none: there all is silent.
+    """One process that stands for a rank: of the plan, or of a world that the script itself
+    started. What it forks is none: there all is silent.
 
     Attributes:
         before_end: called when the process ends in an orderly way, before the last words.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.rank = int(environ["SBTRAIN_RANK"])
         self.before_end: list[Callable[[], None]] = []
         self._busy = threading.Lock()
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._unsent = bytearray()
         self._stream: socket.socket | None = None
         self._tells_of_end = False
-        host, _, port = environ["SBTRAIN_CONTROL"].rpartition(":")
-        hello = Hello(
-            who="witness",
-            token=environ["SBTRAIN_TOKEN"],
-            node=int(environ["SBTRAIN_NODE"]),
-            node_name=environ.get("SLURMD_NODENAME") or socket.gethostname(),
-            rank=self.rank,
-            pid=os.getpid(),
-        )
-        with contextlib.suppress(OSError):
-            self._stream = socket.create_connection(
-                (host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S
-            )
+        control, hello = environ["SBTRAIN_CONTROL"], _hello(environ)
+        self.rank = hello.rank
+        with contextlib.suppress(OSError, LaunchError):
+            self._stream = _connected(control)
             self._stream.setblocking(False)
         self.say(hello)
         os.register_at_fork(after_in_child=self._hang_up)
@@ -105,6 +99,30 @@ class Witness:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
+
+
+def _hello(environ: Mapping[str, str]) -> Hello:
+    by_script = not environ.get("SBTRAIN_ROLE")
+    place = launched_rank(environ) if by_script else None
+    node = environ.get("SLURM_NODEID", "0") if by_script else environ["SBTRAIN_NODE"]
+    return Hello(
+        who="witness",
+        token=environ["SBTRAIN_TOKEN"],
+        node=int(node),
+        node_name=environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        rank=place.rank if place else int(environ["SBTRAIN_RANK"]),
+        pid=os.getpid(),
+        world=place.world if place else "",
+        size=place.size if place else 0,
+    )
+
+
+def _connected(control: str) -> socket.socket:
+    """control: one address, or those at which a supervisor may be reached."""
+    if ";" in control:
+        return connect_first(control, within_s=CONNECT_WITHIN_S, each_s=CONNECT_WITHIN_S)[0]
+    host, _, port = control.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S)
 
 
 _witness: Witness | None = None

@@ -61,11 +61,15 @@ def _is_program(path: Path) -> bool:
 def import_path(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
     """Where a Python script finds our hooks, a copy of one the modules that lie beside the
     original, and, last, any interpreter `join`. environ: the job's."""
-    watched = plan.hooks and environ.get("SBTRAIN_HOOKS") != "0"
-    first = [HOOKS] * watched + [plan.script_dir] * bool(plan.script_dir)
+    first = [*hooks_of(plan, environ), *([plan.script_dir] if plan.script_dir else [])]
     if not first:
         return {}
     return {"PYTHONPATH": python_path(plan, *first, environ.get("PYTHONPATH", ""))}
+
+
+def hooks_of(plan: Plan, environ: Mapping[str, str]) -> list[str]:
+    """The folder of our hooks, unless they are switched off."""
+    return [HOOKS] if plan.hooks and environ.get("SBTRAIN_HOOKS") != "0" else []
 
 
 def uses_training_api(script: str) -> bool:

@@ -179,11 +179,14 @@ class RunRecord:
         if said.name == "checkpoint":
             self.flush()
 
-    def steps_done(self, said: StepsDone, *, by_hooks: bool = False) -> None:
-        """by_hooks: they count from 1 in every attempt, whatever the script resumed from."""
+    def steps_done(
+        self, said: StepsDone, *, by_hooks: bool = False, aloud: bool = True
+    ) -> None:
+        """by_hooks: they count from 1 in every attempt, whatever the script resumed from.
+        aloud: they are the progress of the run."""
         if not said.seconds:
             return
-        if said.rank == self._lead_rank:
+        if aloud and said.rank == self._lead_rank:
             if not self._first_step_seen and not by_hooks:
                 self._first_step_seen = True
                 self._steps_redone(resumed_step=said.first - 1)

@@ -26,12 +26,13 @@ from sbtrain_jobs.ending.outcome import Failure, Outcome, ScriptEnd
 from sbtrain_jobs.ending.slurms_words import SlurmsWords
 from sbtrain_jobs.errors import CheckpointError, LaunchError
 from sbtrain_jobs.layouts.environment import RunContext, run_environment
+from sbtrain_jobs.node_agent.trainer_command import hooks_of
 from sbtrain_jobs.run_folder import python_path
 from sbtrain_jobs.signals import notice_signals, signal_named
 from sbtrain_jobs.staged_data import staged_paths, wants_staging
 from sbtrain_jobs.supervisor.attempt_steps import Attempt, AttemptSteps
 from sbtrain_jobs.supervisor.script_process import ScriptEnded, ScriptProcess
-from sbtrain_jobs.supervisor.script_worlds import ScriptWorlds
+from sbtrain_jobs.supervisor.script_worlds import ScriptWorlds, WatchedWorld
 from sbtrain_jobs.supervisor.signal_ways import SignalWays, Way
 from sbtrain_jobs.supervisor.srun_step import StepEnded
 from sbtrain_jobs.supervisor.staging_step import Staging, why_failed
@@ -76,6 +77,7 @@ class ScriptPhases:
         self._staging = Staging(plan, attempt.folder, steps=self._steps, say=self._say)
         self._listener = ControlListener(token=attempt.token, sink=attempt.events.put)
         self._worlds = ScriptWorlds(plan, send=self._listener.send, say=self._say)
+        self._watched = WatchedWorld(plan, attempt.record)
         self._notice_signals = notice_signals(plan.preemption_signal)
         self._notice = EndNotice(attempt.record, SlurmsWords(attempt.job.job_id))
         self._saved: Saved | None = None  # because they were told to stop
@@ -127,7 +129,7 @@ class ScriptPhases:
         for name, text in run_environment(self._plan, context).items():
             environ[os.fsencode(name)] = os.fsencode(text)
         inherited = os.fsdecode(environ.get(b"PYTHONPATH", b""))
-        if found := python_path(self._plan, inherited):
+        if found := python_path(self._plan, *hooks_of(self._plan, given), inherited):
             environ[b"PYTHONPATH"] = os.fsencode(found)
         try:
             self._script = ScriptProcess(
@@ -165,12 +167,16 @@ class ScriptPhases:
         except queue.Empty:
             return
         match event:
+            case PeerSaid(peer=peer, message=message) if peer.hello.who == "witness":
+                if not self._worlds.spoke:
+                    self._watched.heard(peer, message)
             case PeerSaid(peer=peer, message=message):
                 self._said(peer, message)
             case PeerJoined(peer=peer):
                 self._worlds.joined(peer)
             case PeerLeft(peer=peer):
                 self._worlds.left(peer)
+                self._watched.left(peer)
             case StepEnded():
                 self._staged(event.returncode)
             case ScriptEnded(code=code):
@@ -345,9 +351,11 @@ class ScriptPhases:
             return False
         if self._inquiry.open or not self._events.empty():
             return False
-        if not self._worlds.connected or self._ended_s is None:
+        if self._ended_s is None:
             return True
         until_s = self._ended_s + LAST_WORDS_S
+        if not self._worlds.connected:
+            return not self._watched.connected or time.monotonic() >= until_s
         if self._noticed_s is not None:  # Slurm's signal may have ended the script before them
             until_s = max(until_s, self._noticed_s + self._window_s())
         return time.monotonic() >= until_s

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from sbtrain_jobs.record.run_record import RunRecord
 from sbtrain_jobs.supervisor.step_tally import StepTally
 from sbtrain_jobs.supervisor.world import TrainingWorld
 from sbtrain_jobs.wire.control import Peer
-from sbtrain_jobs.wire.messages import Hello, Message
+from sbtrain_jobs.wire.messages import Hello, Message, PhaseDone, StepsDone
 from sbtrain_perf.request import Plan, Role
 
 MOST_RANKS = 1 << 20
@@ -165,14 +166,7 @@ class ScriptWorlds:
         return hello.checkpoints or self._plan.checkpoint_dir
 
     def _new(self, hello: Hello) -> _Launch:
-        plan = replace(
-            self._plan,
-            checkpoint_dir=self._folder(hello),
-            layout="allreduce",
-            workers=hello.size,
-            servers=0,
-            roles=tuple(Role(name="worker", index=rank, node=0) for rank in range(hello.size)),
-        )
+        plan = plan_of_world(self._plan, size=hello.size, folder=self._folder(hello))
         peers: dict[int, Peer] = {}
 
         def tell(rank: int, message: Message) -> None:
@@ -183,3 +177,58 @@ class ScriptWorlds:
         if self._reason:
             world.ask_to_stop(self._reason)
         return _Launch(name=hello.world, size=hello.size, plan=plan, world=world, peers=peers)
+
+
+class WatchedWorld:
+    """What hooks tell of a script of which no rank joins: the steps of the first world that
+    takes any, for the timing log alone."""
+
+    def __init__(self, plan: Plan, record: RunRecord) -> None:
+        self._plan = plan
+        self._record = record
+        self._of: tuple[str, int] | None = None
+        self._peers: set[int] = set()  # process ids of its ranks that are there
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._peers)
+
+    def heard(self, peer: Peer, message: Message) -> None:
+        hello = peer.hello
+        of = (hello.world, hello.size)
+        if not 0 <= hello.rank < hello.size <= MOST_RANKS or self._of not in (None, of):
+            return
+        match message:
+            case StepsDone():
+                self._begin(of)
+                self._record.steps_done(message, by_hooks=True, aloud=False)
+            case PhaseDone(name=name) if name == "start" or self._of is not None:
+                self._begin(of)
+                self._record.phase_done(message)
+            case _:
+                return
+        self._peers.add(hello.pid)
+
+    def left(self, peer: Peer) -> None:
+        self._peers.discard(peer.hello.pid)
+
+    def _begin(self, of: tuple[str, int]) -> None:
+        if self._of is None:
+            self._of = of
+            plan = plan_of_world(self._plan, size=of[1], folder=self._plan.checkpoint_dir)
+            self._record.open_timings(plan)
+
+
+def plan_of_world(plan: Plan, *, size: int, folder: str) -> Plan:
+    """With the ranks of a world that the script started, block by block on the nodes; they keep
+    their checkpoints in a folder."""
+    nodes = min(plan.nodes, size)
+    roles = (Role(name="worker", index=at, node=at * nodes // size) for at in range(size))
+    return replace(
+        plan,
+        checkpoint_dir=folder,
+        layout="allreduce",
+        workers=size,
+        servers=0,
+        roles=tuple(roles),
+    )

@@ -83,9 +83,9 @@ def test_a_rank_is_watched_and_what_it_starts_is_not(tmp_path: Path) -> None:
     assert started != "FirstImport"
 
 
-@pytest.mark.parametrize("name", ["SBTRAIN_ROLE", "SLURM_JOB_ID"])
+@pytest.mark.parametrize("name", ["SBTRAIN_CONTROL", "SLURM_JOB_ID"])
 def test_what_is_no_trainer_of_its_job_is_not_watched(name: str, tmp_path: Path) -> None:
-    said = ran(SEES, of_a_rank(**{name: ""}), tmp_path)
+    said = ran(SEES, of_a_rank(**{"SBTRAIN_ROLE": "", name: ""}), tmp_path)
     assert (said.returncode, said.stderr) == (0, "")
     assert "FirstImport" not in said.stdout
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from counting_trainer import TRAIN
+from sbtrain_jobs.node_agent.trainer_command import HOOKS
 from sbtrain_jobs.process import start_process
 from sbtrain_perf.request import DataSet
 from sbtrain_perf.timing_log import read_timing_log
@@ -159,7 +160,9 @@ def test_it_finds_all_as_it_is_without_us(
     gained = dict(
         entry.split("=", 1) for entry in found["environ"] if entry not in right["environ"]
     )
-    found["environ"] = [e for e in found["environ"] if not e.startswith("SBTRAIN_")]
+    assert gained.pop("PYTHONPATH") == HOOKS
+    ours = ("SBTRAIN_", "PYTHONPATH=")
+    found["environ"] = [e for e in found["environ"] if not e.startswith(ours)]
     assert found == right
     assert set(gained) == {f"SBTRAIN_{name}" for name in GAINED.split()}
     assert gained["SBTRAIN_CHECKPOINT_DIR"] == run.plan.checkpoint_dir

@@ -48,10 +48,13 @@ def find_nothing(name, path, target):
 
 
 def is_rank(environ):
-    """Whether this process is a trainer of the job that it runs in."""
-    own_job = environ.get("SBTRAIN_JOB_ID") == environ.get("SLURM_JOB_ID")
-    known = environ.get(WITNESS, str(os.getpid()))
-    return own_job and bool(environ.get("SBTRAIN_ROLE")) and known == str(os.getpid())
+    """Whether this process is a trainer of the job that it runs in; where the script starts
+    those itself, whether it may be one."""
+    if environ.get("SBTRAIN_JOB_ID") != environ.get("SLURM_JOB_ID"):
+        return False
+    if not environ.get("SBTRAIN_ROLE"):
+        return bool(environ.get("SBTRAIN_CONTROL"))
+    return environ.setdefault(WITNESS, str(os.getpid())) == str(os.getpid())
 
 
 def next_one():
@@ -70,6 +73,5 @@ def next_one():
 
 
 if sys.version_info >= (3, 9) and is_rank(os.environ):
-    os.environ[WITNESS] = str(os.getpid())
     sys.meta_path.insert(0, FirstImport())
 next_one()
