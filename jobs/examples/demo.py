@@ -182,7 +182,7 @@ def train(demo: Demo) -> list[Figures]:
     demo.jobs.append(urgent)
     demo.follow(second)
 
-    demo.say("learning from the timing logs of both runs")
+    demo.say("what was learnt from both runs, as they ended")
     print(demo.run("sbtrainctl", "refit"), flush=True)
     third = demo.submit("ps", "3", steps=400, on="c[1-3]")
     demo.follow(third)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sbtrain_perf.coefficients import Coefficients, LearntLifetime, learnt_lifetime
-from sbtrain_perf.fitting.lifetime import edges_about, finer_edges, learn_lifetime
 from sbtrain_perf.gate import CHANCE, MOST_FOLDS, GateResult
 from sbtrain_perf.group_fits import Key, grouped
 from sbtrain_perf.measured import Refusal
@@ -127,11 +126,15 @@ def _mean_s(group: Sequence[Lived], stated_s: float) -> float:
 
 
 def _edges_s(group: Sequence[Lived], stated_s: float) -> tuple[float, ...]:
+    from sbtrain_perf.fitting.lifetime import edges_about, finer_edges
+
     ages_s = [one.age_s for one in group if one.preempted]
     return finer_edges(edges_about(_mean_s(group, stated_s)), ages_s)
 
 
 def _law(group: Sequence[Lived], stated_s: float) -> Lifetime:
+    from sbtrain_perf.fitting.lifetime import learn_lifetime  # scipy takes a second
+
     return learn_lifetime(
         _mean_s(group, stated_s),
         [one.age_s for one in group],

@@ -1,4 +1,4 @@
-"""A run on a real Slurm teaches the next plan: its own timing log, refit, planned again."""
+"""A run on a real Slurm teaches the next plan: its timing log, learnt from, planned again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ def planned_step_s(place: Path, environ: dict[str, str]) -> float:
     return step_s
 
 
+@pytest.mark.parametrize("by_itself", [True, False])
 def test_what_a_run_measured_is_what_the_next_plan_says(
-    tmp_path: Path, environ: dict[str, str]
+    tmp_path: Path, environ: dict[str, str], *, by_itself: bool
 ) -> None:
+    """Its job learns when it has ended, unless that is switched off."""
     script = "#!/usr/bin/env python3\n" + TRAIN.replace("STEP_S", str(STEP_S))
     (tmp_path / "train.py").write_text(script)
+    if not by_itself:
+        environ = {**environ, "SBTRAIN_REFIT": "0"}
     before = planned_step_s(tmp_path, environ)
     run = sbtrain(
         *("--wait", "-p", "spot", "--train-layout=allreduce", "--train-nodes=2"),
@@ -40,10 +44,12 @@ def test_what_a_run_measured_is_what_the_next_plan_says(
         environ=environ,
     )
     assert run.returncode == 0, run.stderr
-    learnt = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
-    assert learnt.returncode == 0, learnt.stderr
-    errors = {one["term"]: one for one in json.loads(learnt.stdout)["errors"]}
-    assert errors["step"]["after"] < errors["step"]["before"]
+    assert (tmp_path / "home/coefficients.json").exists() is by_itself
+    if not by_itself:
+        learnt = sbtrainctl("refit", "--json", cwd=tmp_path, environ=environ)
+        assert learnt.returncode == 0, learnt.stderr
+        errors = {one["term"]: one for one in json.loads(learnt.stdout)["errors"]}
+        assert errors["step"]["after"] < errors["step"]["before"]
     after = planned_step_s(tmp_path, environ)
     assert abs(after - STEP_S) < abs(before - STEP_S)
     assert after == pytest.approx(STEP_S, rel=0.5)

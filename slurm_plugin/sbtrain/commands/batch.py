@@ -6,10 +6,12 @@ training, or the script that starts it, has ended: with its exit code, or by its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import queue
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from sbtrain_perf.request import Plan
 
 EXIT_USAGE = 2
+LEARN_WITHIN_S = 15.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,7 +58,9 @@ def _run(plan_path: str, events: Events, step: BatchStep) -> int:
     from sbtrain.slurm.outer_job import without_outer_run
     from sbtrain.slurm.own_job import OwnJobControl, is_batch_script, own_job
     from sbtrain_jobs.ending.grace import warning_s
+    from sbtrain_jobs.ending.verdict import EXIT_ENDED_BY_NOTICE
     from sbtrain_jobs.supervisor.supervise import supervise
+    from sbtrain_jobs.wire.messages import EXIT_STOPPED
     from sbtrain_perf.codec import read_plan
     from sbtrain_perf.errors import SbtrainError
     from sbtrain_staging.errors import StagingError
@@ -71,7 +76,7 @@ def _run(plan_path: str, events: Events, step: BatchStep) -> int:
             now_s=time.time(),
             warn=_warn,
         )
-        return supervise(
+        code = supervise(
             plan,
             str(Path(plan_path).absolute()),
             job,
@@ -80,11 +85,28 @@ def _run(plan_path: str, events: Events, step: BatchStep) -> int:
             events=events,
             step=step,
         )
+        if code not in (EXIT_STOPPED, EXIT_ENDED_BY_NOTICE):  # else Slurm ends it any moment
+            _learn(plan)
+        return code
     except (SbtrainError, StagingError) as error:
         sys.stderr.write(f"sbtrain: error: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"sbtrain: {error.hint}\n")
         return error.exit_code
+
+
+def _learn(plan: Plan) -> None:
+    """Not longer than the nodes may wait for it. What goes wrong here is told by `sbtrainctl
+    refit`, which learns from the same."""
+    from sbtrain.runs.learning import learn_at_end
+
+    def learn() -> None:
+        with contextlib.suppress(Exception):
+            learn_at_end(plan, os.environ)
+
+    learning = threading.Thread(target=learn, name="learning", daemon=True)
+    learning.start()
+    learning.join(LEARN_WITHIN_S)
 
 
 def _with_nodes(plan: Plan, environ: Mapping[str, str]) -> Plan:

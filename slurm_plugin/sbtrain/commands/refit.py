@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbtrain.commands.listed_runs import listed_runs
 from sbtrain.commands.streams import screen_width
 from sbtrain.errors import HomeError
-from sbtrain.home import COEFFICIENTS_NAME, home, learnt_coefficients, made_home
+from sbtrain.home import learnt_coefficients
+from sbtrain.runs.learning import (
+    Skipped,
+    lived_attempts,
+    numbered,
+    read_logs,
+    timing_logs,
+    write_coefficients,
+)
 from sbtrain_perf.errors import CoefficientsError, TimingLogError
 from sbtrain_perf.table import wrapped
 from sbtrain_perf.wording import count, duration
@@ -23,31 +30,19 @@ from sbtrain_perf.wording import count, duration
 if TYPE_CHECKING:
     from sbtrain.commands.arguments import Subparsers
     from sbtrain.runs.run_list import ListedRun
-    from sbtrain_jobs.record.ledger import LedgerEntry
-    from sbtrain_jobs.run_folder import RunFolder
-    from sbtrain_perf.coefficients import Coefficients, LearntLifetime
+    from sbtrain_perf.coefficients import LearntLifetime
     from sbtrain_perf.gate import GateResult
-    from sbtrain_perf.lifetimes import Lived
     from sbtrain_perf.refit import RefitResult
-    from sbtrain_perf.request import Plan
-    from sbtrain_perf.timing_log import AttemptTimings
 
 _NAMED_GONE = 5
 _SAY_FROM = 50  # logs; reading as many takes seconds
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """A file that could not be read."""
-
-    path: str
-    reason: str
-
-
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "refit",
-        description="Learns from your runs; nothing is learnt until you call it. Reads how "
+        description="Learns from your runs, as a run's job does when it has ended: this learns "
+        "from all that are listed, and shows what. Reads how "
         "long each phase of each attempt took (timing logs) and how attempts ended (cause "
         "ledgers), and fits the coefficients of the models anew. Shown is the error of the "
         "coefficients before and after on these very runs. A fit is promoted unless its error "
@@ -76,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
     if gone:
         sys.stderr.write(f"sbtrainctl: warning: {_gone_in_words(gone)}\n")
     logs = timing_logs(runs)
-    timings, skipped = _read(logs)
+    if len(logs) >= _SAY_FROM:
+        sys.stderr.write(f"sbtrainctl: reading {len(logs)} timing logs\n")
+    timings, skipped = read_logs(logs)
     lived, unread = lived_attempts(runs)
     skipped += unread
     for one in skipped:
@@ -85,10 +82,10 @@ def run(args: argparse.Namespace) -> int:
         raise TimingLogError(
             "there is no timing log to learn from",
             hint="submit a run with sbtrain first; one whose script starts its ranks itself "
-            "writes it where they join()",
+            "writes it where they join(), or train with a framework that is known",
         )
     base = load_coefficients(learnt_coefficients(os.environ))
-    result = _numbered(refit(timings, base, lived=lived), base)
+    result = numbered(refit(timings, base, lived=lived), base, os.environ)
     learnt = result.coefficients.generation > base.generation
     written = None
     if learnt and not args.dry_run:
@@ -122,101 +119,6 @@ def _gone_in_words(gone: Sequence[str]) -> str:
         f"{folders} of {count(len(gone), 'run')} of the list cannot be found, so nothing is "
         f"learnt from there: {named}"
     )
-
-
-def timing_logs(runs: Sequence[ListedRun]) -> tuple[Path, ...]:
-    """The logs of all attempts, array tasks included."""
-    return tuple(log for folder in _folders(runs) for log in folder.timing_logs())
-
-
-def _folders(runs: Sequence[ListedRun]) -> Iterator[RunFolder]:
-    """Every run's folder once, and those of its tasks."""
-    for folder in dict.fromkeys(run.folder for run in runs):
-        yield from (folder, *folder.tasks().values())
-
-
-def lived_attempts(runs: Sequence[ListedRun]) -> tuple[list[Lived], list[Skipped]]:
-    """How long every attempt held its allocation, by the runs' cause ledgers, array tasks
-    included; and the ledgers that cannot be read, or whose plan cannot."""
-    from sbtrain_jobs.errors import LaunchError
-    from sbtrain_jobs.record.ledger import read_ledger
-    from sbtrain_perf.codec import read_plan
-    from sbtrain_perf.errors import PlanError
-
-    found: list[Lived] = []
-    skipped: list[Skipped] = []
-    for folder in _folders(runs):
-        if not os.path.lexists(folder.ledger):
-            continue
-        try:
-            found += _lived(read_plan(folder.plan), read_ledger(folder.ledger))
-        except (PlanError, LaunchError) as error:
-            skipped.append(Skipped(path=str(folder.ledger), reason=error.message))
-    return found, skipped
-
-
-def _lived(plan: Plan, entries: Sequence[LedgerEntry]) -> Iterator[Lived]:
-    """Of one run. An attempt that left no end is as old as the last line it wrote: the next
-    attempt's word on it dates from then. One still running has seen nothing end."""
-    from sbtrain_jobs.record.ledger import LOST_DETAIL, attempts, seconds_between
-    from sbtrain_perf.lifetimes import Lived
-
-    for record in attempts(entries):
-        own = [one for one in entries if one.attempt == record.attempt]
-        last = own[-1]
-        if last.event == "ended" and last.detail.startswith(LOST_DETAIL):
-            last = own[-2] if len(own) > 1 else last
-        age_s = seconds_between(record.started_at, last.at)
-        yield Lived(
-            run_id=plan.run_id,
-            attempt=record.attempt,
-            cluster=plan.cluster,
-            partition=plan.partition,
-            age_s=math.nan if age_s is None else age_s,  # which refit refuses
-            preempted=record.cause == "preempted",
-            stated_mean_s=plan.basis.preemption_s,
-        )
-
-
-def write_coefficients(
-    new: Coefficients, base: Coefficients, environ: Mapping[str, str]
-) -> Path:
-    """Put new coefficients in the place of the old ones, which stay beside them by their
-    generation.
-
-    Raises:
-        HomeError: they cannot be written; the old ones count on.
-    """
-    from sbtrain_perf.coefficients import coefficients_to_json
-    from sbtrain_staging.publish import publish_bytes
-
-    folder = made_home(environ)
-    path = folder / COEFFICIENTS_NAME
-    try:
-        if path.exists():
-            kept = folder / f"coefficients.{base.generation}.json"
-            publish_bytes(kept, path.read_bytes())
-        publish_bytes(path, coefficients_to_json(new).encode())
-    except OSError as error:
-        raise HomeError(
-            f"cannot write {path}: {error.strerror}",
-            hint="make room there, or set SBTRAIN_HOME to another folder",
-        ) from error
-    return path
-
-
-def _numbered(result: RefitResult, base: Coefficients) -> RefitResult:
-    """No generation is called what an older one was that a rollback left behind."""
-    kept = [_generation_of(path) for path in home(os.environ).glob("coefficients.*.json")]
-    if result.coefficients is base or result.coefficients.generation > max(kept, default=0):
-        return result
-    numbered = dataclasses.replace(result.coefficients, generation=max(kept) + 1)
-    return dataclasses.replace(result, coefficients=numbered)
-
-
-def _generation_of(path: Path) -> int:
-    number = path.name.split(".")[1]
-    return int(number) if number.isdecimal() else 0
 
 
 def _roll_back(*, as_json: bool) -> int:
@@ -253,20 +155,6 @@ def _roll_back(*, as_json: bool) -> int:
             f"{before.label}; the next refit learns anew\n"
         )
     return 0
-
-
-def _read(logs: Sequence[Path]) -> tuple[list[AttemptTimings], list[Skipped]]:
-    from sbtrain_perf.timing_log import read_timing_log
-
-    if len(logs) >= _SAY_FROM:
-        sys.stderr.write(f"sbtrainctl: reading {len(logs)} timing logs\n")
-    timings, skipped = [], []
-    for path in logs:
-        try:
-            timings.append(read_timing_log(path))
-        except TimingLogError as error:
-            skipped.append(Skipped(path=str(path), reason=error.message))
-    return timings, skipped
 
 
 def _text(
