@@ -173,20 +173,27 @@ def under_way(status: RunStatus) -> str:
 
 
 def _stepping(path: Path) -> str:
-    """The last step of the rank that is ahead, and how long its last steps took."""
+    """The last step of the rank that is ahead, how long its last steps took, and how long those
+    that are left will: where they are known, and counted from the run's first."""
     if not path.exists():
         return ""
     from sbtrain_perf.timing_log import read_timing_log
 
     try:
-        ranks = [rank for rank in read_timing_log(path).ranks if len(rank.step)]
+        log = read_timing_log(path)
     except SbtrainError:
         return ""  # said where the measured times are shown
+    ranks = [rank for rank in log.ranks if len(rank.step)]
     if not ranks:
         return ""
     ahead = max(ranks, key=lambda rank: int(rank.step[-1]))
     each_s = statistics.median(ahead.seconds[-LAST_STEPS:].tolist())
-    return f"step {int(ahead.step[-1]):,}, {duration(each_s)} a step"
+    step = int(ahead.step[-1])
+    said = f"step {step:,}, {duration(each_s)} a step"
+    counted = log.attempt == 0 or int(ahead.step[0]) > 2
+    if not (log.plan.steps_known and counted and step < log.plan.steps):
+        return said
+    return f"{said}, {duration((log.plan.steps - step) * each_s)} of steps left"
 
 
 def _bytes(value: object) -> int | None:
