@@ -162,9 +162,9 @@ def test_a_run_at_its_steps_says_how_far_it_is(tmp_path: Path) -> None:
     with TimingLog.create(path, plan=plan_of(run), attempt=0) as log:
         log.steps(1, 2, (2.0, *(0.25,) * 60), 8)
         log.phase("steps", 17.0, at_s=0.0, rank=1, input_s=1.7)
-    assert under_way(status) == "step 62, 0.25 s a step, 35 s of steps left"
+    assert under_way(status) == "step 62, 0.25 s a step, 34 s of steps left"
     shown = detail(status, width=80)
-    assert "now      step 62, 0.25 s a step, 35 s of steps left\n" in shown
+    assert "now      step 62, 0.25 s a step, 34 s of steps left\n" in shown
     assert re.search(r"^step .* 0\.25 s$\n^  its input +0\.025 s$", shown, re.M)
     for plan, attempt in ((replace(plan_of(run), steps_known=False), 0), (plan_of(run), 1)):
         path.unlink()
