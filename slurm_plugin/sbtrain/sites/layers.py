@@ -173,14 +173,19 @@ def _of_one_cluster(
 ) -> list[SiteFile]:
     """Files that name one cluster, or none: that of the strongest; of several below
     /etc/sbtrain, the one that is Slurm's ClusterName."""
-    names = [one.data["name"] for one in files if "name" in one.data]
+    names = [_name(one) for one in files if "name" in one.data]
     if len(set(names)) < 2:
         return list(files)
     name = names[-1]
     above = [one for one in files if one.path.parent != ADMINS and "name" in one.data]
-    if found is not None and not above and found["name"] in names:
-        name = found["name"]
-    return [one for one in files if one.data.get("name", name) == name]
+    if found is not None and not above and found["name"].lower() in names:
+        name = found["name"].lower()
+    return [one for one in files if "name" not in one.data or _name(one) == name]
+
+
+def _name(file: SiteFile) -> str:
+    """Slurm makes all letters of ClusterName small."""
+    return str(file.data["name"]).lower()
 
 
 def _merged(files: Sequence[SiteFile]) -> dict[str, Any]:

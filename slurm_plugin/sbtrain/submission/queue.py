@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import grp
 import os
-import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
 from sbtrain.slurm.refusals import of_memory
 from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
+from sbtrain.submission.constraint import features_of_each, features_of_some
 from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_perf.request import slurm_partition
 from sbtrain_perf.wording import count, duration
@@ -70,7 +70,7 @@ class Known:
 
         if not self.partitions:
             return None
-        wanted, kinds = list(_features(constraint)), self.nodes.kinds
+        wanted, kinds = list(features_of_each(constraint)), self.nodes.kinds
         having = [
             kind
             for kind in kinds
@@ -229,7 +229,7 @@ def usable_nodes(
     """Nodes of a partition that the job may have, as far as Slurm's words for them tell."""
     found = names_in(info.nodes) - names_in(nodes.unusable)
     found -= names_in(last_value(asked.settings, "exclude") or "")
-    for words in _features(last_value(asked.settings, "constraint") or ""):
+    for words in features_of_each(last_value(asked.settings, "constraint") or ""):
         lists = [nodes.by_feature.get(word, "") for word in words]
         found &= frozenset().union(*map(names_in, lists))
     by_user = given(asked.settings, *GPU_OPTIONS)
@@ -239,15 +239,6 @@ def usable_nodes(
         if having is not None:
             found &= frozenset().union(*map(names_in, having))
     return found
-
-
-def _features(constraint: str) -> Iterator[list[str]]:
-    """Sets of features, of each of which a node needs one. Other forms than a&b and a|b tell
-    nothing about single nodes."""
-    if re.fullmatch(r"[\w.-]+([&,][\w.-]+)*", constraint):
-        yield from ([word] for word in re.split(r"[&,]", constraint))
-    elif re.fullmatch(r"[\w.-]+(\|[\w.-]+)*", constraint):
-        yield constraint.split("|")
 
 
 def _limit(
@@ -291,9 +282,14 @@ def _closed(
     if not _required(asked) <= names_in(info.nodes):
         return "it does not hold all nodes of --nodelist"
     least = max(request.nodes.low, info.min_nodes)
-    may_have = len(usable_nodes(asked, one, info, known.nodes))
-    if may_have < least <= info.node_count:
-        return f"{count(may_have, 'node')} of it can run the job now, and it needs {least}"
+    usable = usable_nodes(asked, one, info, known.nodes)
+    if len(usable) < least <= info.node_count:
+        return f"{count(len(usable), 'node')} of it can run the job now, and it needs {least}"
+    for word, wanted in features_of_some(last_value(asked.settings, "constraint") or ""):
+        having = len(usable & names_in(known.nodes.by_feature.get(word, "")))
+        if having < wanted:
+            have = count(having, "node") if having else "no node"
+            return f"{have} of it can run the job with {word}, which {wanted} must have"
     return ""
 
 

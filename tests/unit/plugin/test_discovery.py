@@ -105,7 +105,7 @@ def test_who_pushes_whom_is_told_by_the_tiers_unless_qos_decides() -> None:
     assert {name for name, one in found.items() if one.get("preempts_others")} == {"high"}
     by_qos = ClusterConfig(preempt_type="qos")
     found = said(*nodes, partitions=partitions, config=by_qos)["partitions"]
-    assert {name for name, one in found.items() if one.get("preemptible")} == {"low", "apart"}
+    assert all(one["preemptible"] for one in found.values())
     assert not any(one.get("preempts_others") for one in found.values())
     found = said(*nodes, partitions=partitions, config=ClusterConfig())["partitions"]
     assert not any({"preemptible", "preempts_others"} & set(one) for one in found.values())
