@@ -70,6 +70,24 @@ def test_what_one_kind_of_node_has_is_not_refused_for_the_others(
     assert plan.nodes == nodes
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "price_per_node_hour = 2\n",
+        "nodes = 4\nmemory_gib_per_node = 1.953\ncores_per_node = 2\n",
+    ],
+)
+def test_a_site_file_that_repeats_what_slurm_says_of_all_nodes_refuses_nothing(
+    said: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(f"[partitions.main]\n{said}")
+    words = (f"--train-site={site}", "--mem=40G", "-c", "30")
+    found = planned(*words, slurm=uneven(), tmp_path=tmp_path)
+    assert found.decision.chosen is not None
+    assert found.warnings == ()
+
+
 def test_on_nodes_with_several_types_the_one_that_is_planned_with_is_asked_for(
     tmp_path: Path,
 ) -> None:
