@@ -127,9 +127,16 @@ def _gpus(
         types[name] = {"nodes": _with(counts, most), "gpus_per_node": most, "gres": word}
         gpus.setdefault(name, {})
     (name, of), *others = types.items()
-    if not others and of["nodes"] == sum(size for _, size in held):
-        return {"gpu": name, "gpus_per_node": of["gpus_per_node"]}
+    if not others and not any(_has_several(kind) for kind, _ in held):
+        if of["nodes"] == sum(size for _, size in held):
+            return {"gpu": name, "gpus_per_node": of["gpus_per_node"]}
+        del of["gres"]  # nothing else can be meant
     return {"gpu_types": types}
+
+
+def _has_several(kind: NodeKind) -> bool:
+    """Types of GPU on one node."""
+    return len({one.kind for one in kind.gres if one.name == "gpu" and one.count}) > 1
 
 
 def _whole(kind: NodeKind, one: PartitionInfo) -> Iterable[NodeGpus]:

@@ -64,8 +64,7 @@ def load_site(
     Args:
         name_or_path: a bundled site's name, or the path of a file; laid over $SBTRAIN_SITE.
         found: what Slurm says (sites/discovery.py); None: nothing, and files are believed.
-        of_call: the same of those nodes alone that the call may have; of partitions that the
-            files describe it is not looked at.
+        of_call: the same of those nodes alone that the call may have.
         to_run: on this very cluster. Otherwise a named file of which no partition is here is
             another cluster's, and is believed alone.
         asks_gpus: the call does, also of partitions whose GPUs a file leaves out of plans.
@@ -85,7 +84,9 @@ def load_site(
     invented = found is None and not stated.get("partitions")
     if found is not None:
         checked = settled(found, stated, asks_gpus=asks_gpus)
-        data = _of_call(checked.data, of_call, stated) if of_call else checked.data
+        data = checked.data
+        if of_call:
+            data = _of_call(data, of_call, stated, found, asks_gpus=asks_gpus)
         stale = tuple(_located(problem, files) for problem in checked.problems)
     elif invented:
         files = [read_site_file(bundled("generic")), *files]
@@ -123,13 +124,28 @@ def form_problems(path: Path) -> tuple[str, ...]:
 
 
 def _of_call(
-    data: Mapping[str, Any], narrowed: Mapping[str, Any], stated: Mapping[str, Any]
+    data: Mapping[str, Any],
+    narrowed: Mapping[str, Any],
+    stated: Mapping[str, Any],
+    found: Mapping[str, Any],
+    *,
+    asks_gpus: bool,
 ) -> dict[str, Any]:
+    """Where a file repeats what Slurm says of all nodes, Slurm's word for fewer counts."""
+    more = {
+        name: {
+            key: value
+            for key, value in one.items()
+            if found["partitions"][name].get(key) != value
+        }
+        for name, one in stated.get("partitions", {}).items()
+        if name in narrowed["partitions"]
+    }
+    settled_anew = settled(narrowed, {"partitions": more}, asks_gpus=asks_gpus).data
     tables = dict(data["partitions"])
-    for name, table in narrowed["partitions"].items():
-        if name not in stated.get("partitions", {}):
-            kept = {key: value for key, value in tables[name].items() if key == "planned"}
-            tables[name] = {**table, **kept}
+    for name, table in settled_anew["partitions"].items():
+        kept = {key: value for key, value in tables[name].items() if key == "planned"}
+        tables[name] = {**table, **kept}
     gpus = {**narrowed.get("gpus", {}), **data.get("gpus", {})}
     return {**data, **({"gpus": gpus} if gpus else {}), "partitions": tables}
 
@@ -173,14 +189,19 @@ def _of_one_cluster(
 ) -> list[SiteFile]:
     """Files that name one cluster, or none: that of the strongest; of several below
     /etc/sbtrain, the one that is Slurm's ClusterName."""
-    names = [one.data["name"] for one in files if "name" in one.data]
+    names = [_name(one) for one in files if "name" in one.data]
     if len(set(names)) < 2:
         return list(files)
     name = names[-1]
     above = [one for one in files if one.path.parent != ADMINS and "name" in one.data]
-    if found is not None and not above and found["name"] in names:
-        name = found["name"]
-    return [one for one in files if one.data.get("name", name) == name]
+    if found is not None and not above and found["name"].lower() in names:
+        name = found["name"].lower()
+    return [one for one in files if "name" not in one.data or _name(one) == name]
+
+
+def _name(file: SiteFile) -> str:
+    """Slurm makes all letters of ClusterName small."""
+    return str(file.data["name"]).lower()
 
 
 def _merged(files: Sequence[SiteFile]) -> dict[str, Any]:

@@ -157,7 +157,11 @@ def _pools(
             max_nodes_per_job=min(plain.max_nodes_per_job, group.nodes),
             gpu=group.gpu,
             gpus_per_node=group.gpus_per_node,
-            gres=_gres(of.get("gres", name), group.gpus_per_node, alone=len(types) == 1),
+            gres=_gres(
+                of.get("gres", name),
+                group.gpus_per_node,
+                alone=len(types) == 1 and "gres" not in of,
+            ),
         )
     if len(groups) > 1:
         yield _mixed(plain, groups)

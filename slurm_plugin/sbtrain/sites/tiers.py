@@ -13,12 +13,12 @@ _NO_PREEMPTION = {"OFF", "GANG", "WITHIN", ""}
 
 def pushed_aside(partitions: Sequence[PartitionInfo], preempt_type: str) -> frozenset[str]:
     """Names of partitions whose jobs Slurm takes nodes from for those of others. Where it goes
-    by QOS, of all whose jobs may be preempted: their tiers do not tell then."""
-    weak = [one for one in partitions if may_be_pushed(one)]
+    by QOS, of all: neither tiers nor PreemptMode of partitions have a part in it then."""
     if preempt_type == BY_QOS:
-        return frozenset(one.name for one in weak)
+        return frozenset(one.name for one in partitions)
     if preempt_type != BY_TIERS:
         return frozenset()
+    weak = [one for one in partitions if may_be_pushed(one)]
     above = {
         tier: _nodes([one for one in partitions if one.priority_tier > tier])
         for tier in {one.priority_tier for one in weak}

@@ -23,10 +23,10 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """name: ClusterName. requeue_s: how long a requeued job is held. kill_wait_s: from TERM to
-    KILL. preempt_type: "" (none),
-    BY_TIERS or BY_QOS. tmp_fs: a node's folder for what jobs leave behind. limits:
-    whether the accounting limits jobs. binds_cpus: a task plugin keeps tasks on cores."""
+    """name: ClusterName, in small letters, as Slurm has it. requeue_s: how long a requeued job
+    is held. kill_wait_s: from TERM to KILL. preempt_type: "" (none), BY_TIERS or BY_QOS.
+    tmp_fs: a node's folder for what jobs leave behind. limits: whether the accounting limits
+    jobs. binds_cpus: a task plugin keeps tasks on cores."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
@@ -51,7 +51,7 @@ def read_config(text: str) -> ClusterConfig:
     held = re.search(r"\bcred_expire=(\d+)", said.get("authinfo", ""))
     preempt = said.get("preempttype", "").lower().removeprefix("preempt/")
     return ClusterConfig(
-        name=said.get("clustername", ""),
+        name=said.get("clustername", "").lower(),
         requeue_s=int(held[1]) if held else CREDENTIAL_S,
         kill_wait_s=_seconds(said.get("killwait", ""), KILL_WAIT_S),
         preempt_type="" if preempt == "none" else preempt,

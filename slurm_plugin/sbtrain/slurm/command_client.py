@@ -206,6 +206,7 @@ class CommandsClient:
             now_s=self._now(),
             limit_warning_s=self._limit_warning_s,
             any_lost=self._any_lost,
+            cancels=self._cancels,
         )
 
     def way_back(self) -> WayBack:
@@ -222,6 +223,11 @@ class CommandsClient:
         argv = ["scontrol", "--all", "show", "nodes", compress(names)]
         nodes = text_forms.read_node_blocks(self._ask(argv).stdout)
         return any(node.lost for node in nodes)
+
+    def _cancels(self, partition: str) -> bool:
+        argv = ["scontrol", "--all", "-o", "show", "partition", partition]
+        found = text_forms.read_partitions(self._ask(argv).stdout)
+        return any("CANCEL" in one.preempt_mode and not one.grace_s for one in found)
 
     def _shown(self, job_id: str) -> JobInfo:
         """One job by scontrol: the cheapest question to slurmctld, on every version.

@@ -3,7 +3,8 @@
 Seen on Slurm 22.05 at the moment the signal arrives (24.11 shows the same fields):
 
     preempted            RUNNING, PreemptTime set; once the grace is over like "requeued",
-                         or with --no-requeue COMPLETING and PreemptTime = EndTime
+                         or with --no-requeue COMPLETING and PreemptTime = EndTime; so at
+                         once with PreemptMode=CANCEL where there is no grace
     time limit near      RUNNING, EndTime soon; at the limit COMPLETING, Reason=TimeLimit
     cancelled            COMPLETING, Restarts as before; PreemptTime, if the grace of a
                          preemption was running, stays as it was
@@ -60,9 +61,14 @@ def end_cause_of(
     now_s: float,
     limit_warning_s: float,
     any_lost: Callable[[tuple[str, ...]], bool],
+    cancels: Callable[[str], bool] = lambda _: False,
 ) -> EndCause:
-    """Read the signs above. `any_lost` says whether one of these nodes is down; it is asked
-    only where the answer hangs on it. A limit within limit_warning_s counts as near."""
+    """Read the signs above. A limit within limit_warning_s counts as near.
+
+    Args:
+        any_lost: whether one of these nodes is down; asked only where the answer hangs on it.
+        cancels: whether a partition ends what it preempts, at once and for good; likewise.
+    """
     if job.state in {JobState.CANCELLED, JobState.REVOKED}:
         return "cancelled"
     if job.state == JobState.PREEMPTED:
@@ -75,7 +81,7 @@ def end_cause_of(
     if attempt is not None and job.restarts > attempt.restarts:
         return "node-fail" if missing and any_lost(missing) else "requeued"
     if job.state == JobState.COMPLETING:
-        if _ended_by_preemption(job):
+        if _ended_by_preemption(job, cancels):
             return "preempted"
         return "cancelled" if attempt is not None else "unknown"
     if job.state == JobState.RUNNING:
@@ -88,11 +94,12 @@ def end_cause_of(
     return "unknown"
 
 
-def _ended_by_preemption(job: JobInfo) -> bool:
-    """A job that cannot be requeued, ended in the very second of its preemption."""
-    if job.requeue or job.preempt_time_s is None or job.end_time_s is None:
+def _ended_by_preemption(job: JobInfo, cancels: Callable[[str], bool]) -> bool:
+    """In the very second of it, and not requeued. With a grace time that is a cancel."""
+    if job.preempt_time_s is None or job.end_time_s is None:
         return False
-    return job.end_time_s - job.preempt_time_s < 1
+    at_once = job.end_time_s - job.preempt_time_s < 1
+    return at_once and (not job.requeue or cancels(job.partition))
 
 
 def _missing(job: JobInfo, attempt: JobStart | None) -> tuple[str, ...]:

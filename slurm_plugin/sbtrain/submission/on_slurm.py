@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sbtrain_perf.decision import Decision
     from sbtrain_perf.request import ClusterShape, Plan, Request
 
+_MOST_NAMED = 3
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
@@ -64,7 +66,9 @@ def with_waits(
         if first.chosen is not None and some.partitions:
             shape, decision = some, first
         if of_unknown:
-            names = ", ".join(sorted(unknown))
+            names = ", ".join(sorted(unknown)[:_MOST_NAMED])
+            more = len(unknown) - _MOST_NAMED
+            names += f" and {more} more" if more > 0 else ""
             then = "what can start is taken" if decision is first else "planned as if they were"
             said = [f"nobody can say when nodes of {names} come free: {then}"]
     if not any(seconds.values()):

@@ -147,12 +147,11 @@ def _ground(
     if answers is None and client is not None:
         known = Known(silence="the job goes to another cluster, which is not asked")
     runs = to_run and not asked.options.explain
-    constraint = last_value(asked.settings, "constraint")
     site = load_site(
         asked.options.site,
         around.environ,
         known.site(),
-        of_call=known.site(constraint) if constraint else None,
+        of_call=known.site_for(asked),
         to_run=runs,
         asks_gpus=given(asked.settings, *GPU_OPTIONS),
     )

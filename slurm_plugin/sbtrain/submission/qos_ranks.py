@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def ranked_by_qos(asked: Asked, shape: ClusterShape, known: Known) -> ClusterShape:
-    """The cluster as it is to jobs of this QOS. Where nobody tells, as to any: all partitions
-    whose jobs may be preempted preempt."""
+    """The cluster as it is to jobs of this QOS. Where nobody tells, as to one that others push
+    aside, and whose grace time is none. GraceTime of a partition does not count."""
     if known.config.preempt_type != BY_QOS:
         return shape
     account, qos = (last_value(asked.settings, name) or "" for name in ("account", "qos"))
@@ -25,10 +25,9 @@ def ranked_by_qos(asked: Asked, shape: ClusterShape, known: Known) -> ClusterSha
     def ranked(one: Partition) -> Partition:
         name = slurm_partition(one.name)
         graces = known.limits.graces(name, account=account, qos=qos)
-        if not (one.preemptible and graces):
-            return one
         pushed = [grace_s for grace_s in graces if grace_s is not None]
-        grace_s = float(min(pushed, default=0)) or one.grace_s
-        return dataclasses.replace(one, preemptible=bool(pushed), grace_s=grace_s)
+        preemptible = one.preemptible and bool(pushed or not graces)
+        grace_s = float(min(pushed, default=0))
+        return dataclasses.replace(one, preemptible=preemptible, grace_s=grace_s)
 
     return dataclasses.replace(shape, partitions=tuple(map(ranked, shape.partitions)))

@@ -11,9 +11,8 @@ import contextlib
 import dataclasses
 import grp
 import os
-import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,8 @@ from sbtrain.slurm.node_kinds import NO_NODES, Nodes, names_in
 from sbtrain.slurm.refusals import of_memory
 from sbtrain.slurm.user_limits import NO_LIMIT, NO_LIMITS, Limit, UserLimits
 from sbtrain.submission.asked import GPU_OPTIONS
+from sbtrain.submission.asked_nodes import suited
+from sbtrain.submission.constraint import features_of_some
 from sbtrain.submission.free_nodes import FreeNodes
 from sbtrain_perf.request import slurm_partition
 from sbtrain_perf.wording import count, duration
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sbtrain.slurm.client import PartitionAccess, PartitionInfo
+    from sbtrain.slurm.node_kinds import NodeKind
     from sbtrain.submission.asked import Asked
     from sbtrain_perf.decision import Row
     from sbtrain_perf.request import ClusterShape, Partition
@@ -60,23 +62,20 @@ class Known:
     free: FreeNodes | None = None
     silence: str = ""
 
-    def site(self, constraint: str = "") -> dict[str, Any] | None:
-        """In the form of a site file; None where Slurm tells nothing.
+    def site(self) -> dict[str, Any] | None:
+        """In the form of a site file; None where Slurm tells nothing."""
+        return self._site(self.nodes.kinds) if self.partitions else None
 
-        Args:
-            constraint: features of the nodes that are looked at, where any have them.
-        """
+    def site_for(self, asked: Asked) -> dict[str, Any] | None:
+        """Of nodes that can run it alone; None where all or none can."""
+        fitting = suited(asked, self.nodes.kinds)
+        differ = fitting and fitting != self.nodes.kinds
+        return self._site(fitting) if self.partitions and differ else None
+
+    def _site(self, kinds: Sequence[NodeKind]) -> dict[str, Any]:
         from sbtrain.sites.discovery import discovered
 
-        if not self.partitions:
-            return None
-        wanted, kinds = list(_features(constraint)), self.nodes.kinds
-        having = [
-            kind
-            for kind in kinds
-            if all(not set(kind.features).isdisjoint(words) for words in wanted)
-        ]
-        return discovered(self.partitions, having or kinds, self.config)
+        return discovered(self.partitions, kinds, self.config)
 
     def of(self, partition: Partition) -> PartitionInfo | None:
         name = slurm_partition(partition.name)
@@ -226,12 +225,17 @@ def closed_notes(
 def usable_nodes(
     asked: Asked, partition: Partition, info: PartitionInfo, nodes: Nodes
 ) -> frozenset[str]:
-    """Nodes of a partition that the job may have, as far as Slurm's words for them tell."""
-    found = names_in(info.nodes) - names_in(nodes.unusable)
-    found -= names_in(last_value(asked.settings, "exclude") or "")
-    for words in _features(last_value(asked.settings, "constraint") or ""):
-        lists = [nodes.by_feature.get(word, "") for word in words]
-        found &= frozenset().union(*map(names_in, lists))
+    """Nodes of a partition that the job may have now, as far as Slurm's words for them tell."""
+    return _able_nodes(asked, partition, info, nodes) - names_in(nodes.unusable)
+
+
+def _able_nodes(
+    asked: Asked, partition: Partition, info: PartitionInfo, nodes: Nodes
+) -> frozenset[str]:
+    found = names_in(info.nodes) - names_in(last_value(asked.settings, "exclude") or "")
+    fitting = suited(asked, nodes.kinds)
+    if fitting != nodes.kinds:
+        found &= frozenset().union(*(names_in(kind.nodes) for kind in fitting))
     by_user = given(asked.settings, *GPU_OPTIONS)
     gres = (last_value(asked.settings, "gres") or "") if by_user else partition.gres
     for wanted in read_gres(gres):
@@ -239,15 +243,6 @@ def usable_nodes(
         if having is not None:
             found &= frozenset().union(*map(names_in, having))
     return found
-
-
-def _features(constraint: str) -> Iterator[list[str]]:
-    """Sets of features, of each of which a node needs one. Other forms than a&b and a|b tell
-    nothing about single nodes."""
-    if re.fullmatch(r"[\w.-]+([&,][\w.-]+)*", constraint):
-        yield from ([word] for word in re.split(r"[&,]", constraint))
-    elif re.fullmatch(r"[\w.-]+(\|[\w.-]+)*", constraint):
-        yield constraint.split("|")
 
 
 def _limit(
@@ -288,12 +283,20 @@ def _closed(
         return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:
         return f"its jobs have {info.min_nodes} nodes at least"
-    if not _required(asked) <= names_in(info.nodes):
+    required, able = _required(asked), _able_nodes(asked, one, info, known.nodes)
+    if not required <= names_in(info.nodes):
         return "it does not hold all nodes of --nodelist"
+    if not required <= able:
+        return "not all nodes of --nodelist can run the job so"
     least = max(request.nodes.low, info.min_nodes)
-    may_have = len(usable_nodes(asked, one, info, known.nodes))
-    if may_have < least <= info.node_count:
-        return f"{count(may_have, 'node')} of it can run the job now, and it needs {least}"
+    usable = able - names_in(known.nodes.unusable)
+    if len(usable) < least <= info.node_count:
+        return f"{count(len(usable), 'node')} of it can run the job now, and it needs {least}"
+    for word, wanted in features_of_some(last_value(asked.settings, "constraint") or ""):
+        having = len(usable & names_in(known.nodes.by_feature.get(word, "")))
+        if having < wanted:
+            have = count(having, "node") if having else "no node"
+            return f"{have} of it can run the job with {word}, which {wanted} must have"
     return ""
 
 

@@ -59,7 +59,7 @@ def test_three_kinds_of_node_in_one_partition() -> None:
 def test_of_different_numbers_of_gpus_the_one_that_leaves_most() -> None:
     few, many = node("a", "gpu:t4:1"), [node(f"n{at}", "gpu:t4:8") for at in range(4)]
     main = main_of(few, *many)
-    assert main["gpu_types"] == {"T4": {"nodes": 4, "gpus_per_node": 8, "gres": "t4"}}
+    assert main["gpu_types"] == {"T4": {"nodes": 4, "gpus_per_node": 8}}
     main = main_of(*(node(f"n{at}", f"gpu:t4:{count}") for at, count in enumerate((4, 4, 5))))
     assert (main["gpu"], main["gpus_per_node"]) == ("T4", 4)
 
@@ -105,7 +105,7 @@ def test_who_pushes_whom_is_told_by_the_tiers_unless_qos_decides() -> None:
     assert {name for name, one in found.items() if one.get("preempts_others")} == {"high"}
     by_qos = ClusterConfig(preempt_type="qos")
     found = said(*nodes, partitions=partitions, config=by_qos)["partitions"]
-    assert {name for name, one in found.items() if one.get("preemptible")} == {"low", "apart"}
+    assert all(one["preemptible"] for one in found.values())
     assert not any(one.get("preempts_others") for one in found.values())
     found = said(*nodes, partitions=partitions, config=ClusterConfig())["partitions"]
     assert not any({"preemptible", "preempts_others"} & set(one) for one in found.values())

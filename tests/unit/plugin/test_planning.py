@@ -522,6 +522,23 @@ def test_a_feature_that_is_asked_for_tells_the_gpus_that_the_job_gets(
     assert partition.gpus_per_node == 4
 
 
+def test_a_partition_without_as_many_nodes_of_each_feature_as_asked_for_is_left_out(
+    tmp_path: Path,
+) -> None:
+    nodes = [
+        dataclasses.replace(fake_node(name), features=(feature,))
+        for name, feature in (("c1", "r1"), ("c2", "r2"), ("g1", "r2"), ("g2", "r2"))
+    ]
+    mixed = fake_partition("mixed", "c[1-2]", default=True)
+    slurm = FakeSlurm(nodes=nodes, partitions=[fake_partition("alike", "g[1-2]"), mixed])
+    found = in_one_home("-C", "[r1*1&r2*1]", "-N2", slurm=slurm, tmp_path=tmp_path)
+    assert chosen(found).partition == "mixed"
+    why = "no node of it can run the job with r1, which 1 must have"
+    assert found.warnings == (f"alike is left out: {why}",)
+    found = in_one_home("-C", "[r1|r2]", "-N2", slurm=slurm, tmp_path=tmp_path)
+    assert found.warnings == ()
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 
@@ -551,22 +568,32 @@ class Ranked(FakeSlurm):
         return dataclasses.replace(super().config(), preempt_type="qos")
 
     def limits(self, cluster: str) -> UserLimits:
-        qos = "urgent||||||low|00:00:00\nlow|||||||00:00:20\nnormal|||||||00:00:00\n"
+        qos = "urgent||||||low,idle|00:00:00\nlow|||||||00:00:20\nnormal|||||||00:00:00\n"
+        qos += "idle|||||||00:00:00\n"
         return read_limits("team|||normal,low,urgent|normal|||node=1\n", "", qos)
 
 
+@pytest.mark.parametrize("mode", ["REQUEUE", "OFF"])
 @pytest.mark.parametrize(
-    ("words", "preemptible"), [((), False), (("--qos=low",), True), (("-q", "urgent"), False)]
+    ("words", "preemptible", "grace_s"),
+    [
+        ((), False, 0),
+        (("--qos=low",), True, 20),
+        (("-q", "urgent"), False, 0),
+        (("-q", "idle"), True, 0),
+        (("-q", "not-known"), True, 0),
+    ],
 )
 def test_where_slurm_preempts_by_qos_it_is_the_jobs_that_counts(
-    words: tuple[str, ...], tmp_path: Path, *, preemptible: bool
+    words: tuple[str, ...], mode: str, tmp_path: Path, *, preemptible: bool, grace_s: int
 ) -> None:
-    spot = dataclasses.replace(fake_partition("main", "c[1-4]"), preempt_mode="REQUEUE")
-    slurm = Ranked(partitions=[dataclasses.replace(spot, grace_s=0)])
+    """PreemptMode and GraceTime of its partition do not."""
+    spot = dataclasses.replace(fake_partition("main", "c[1-4]"), preempt_mode=mode)
+    slurm = Ranked(partitions=[dataclasses.replace(spot, grace_s=40)])
     words = ("--train-samples=60000", "--train-objective=time", *words)
     found = outcome(*words, slurm=slurm, tmp_path=tmp_path)
     assert [one.preemptible for one in found.shape.partitions] == [preemptible]
-    assert chosen(found).grace_s == (20 if preemptible else 0)
+    assert chosen(found).grace_s == grace_s
     assert chosen(found).nodes > 1  # the group's limit is not enforced
 
 

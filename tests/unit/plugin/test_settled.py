@@ -90,7 +90,7 @@ def test_gpus_that_a_file_leaves_out_are_there_for_who_asks_for_some() -> None:
 
 def test_less_of_the_gpus_may_be_asked_for_and_by_slurms_words() -> None:
     assert of_spot(gpu_types={"k80": {"nodes": 4, "gpus_per_node": 2}})["gpu_types"] == {
-        "k80": {"nodes": 4, "gpus_per_node": 2, "gres": "k80"}
+        "k80": {"nodes": 4, "gpus_per_node": 2}
     }
     for stated in ({"gpus_per_node": 0}, {"gpu": "K80", "gpus_per_node": 0}):
         assert not {"gpu", "gpu_types", "gpus_per_node"} & set(of_spot(**stated))

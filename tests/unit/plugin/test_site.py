@@ -425,3 +425,14 @@ def test_what_python_will_not_read_is_an_error_too(tmp_path: Path) -> None:
             form_problems(
                 Path(site_file(tmp_path, SMALL.replace("nodes = 4", f"nodes = {value}")))
             )
+
+
+def test_of_the_admins_files_that_of_this_cluster_counts_however_its_name_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbtrain.sites.layers.ADMINS", tmp_path)
+    for name, rate in (("BigCluster", 3.0), ("other", 7.0)):
+        (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nshared_gb_s = {rate}\n')
+    found = {"name": "bigcluster", "kill_wait_s": 30.0}
+    found["partitions"] = {"main": {"nodes": 1, "cores_per_node": 1}}
+    assert load_site(None, {}, found).data["shared_gb_s"] == 3.0

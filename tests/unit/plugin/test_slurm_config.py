@@ -70,3 +70,7 @@ def test_includes_are_taken_in_and_a_missing_one_is_not_guessed(tmp_path: Path) 
 def test_keys_may_share_a_line_and_values_may_be_quoted() -> None:
     said = 'ClusterName="big" SlurmctldHost=h TmpFS="/local"\n'
     assert (read_config(said).name, read_config(said).tmp_fs) == ("big", "/local")
+
+
+def test_slurm_makes_the_letters_of_the_clusters_name_small() -> None:
+    assert read_config("ClusterName=BigCluster\n").name == "bigcluster"

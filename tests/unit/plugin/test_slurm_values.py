@@ -164,6 +164,30 @@ class TestEndCause:
         assert cause(DYING) == "cancelled"
         assert cause(replace(JOB, state=JobState.CANCELLED), None) == "cancelled"
 
+    def test_preempted_by_a_cancel_where_there_is_no_grace(self) -> None:
+        at_once = replace(DYING, preempt_time_s=2000.0, end_time_s=2000.0)
+        asked = list[str]()
+
+        def cancels(partition: str) -> bool:
+            asked.append(partition)
+            return True
+
+        def told(job: JobInfo) -> EndCause:
+            return end_cause_of(
+                job,
+                ATTEMPT,
+                now_s=2000.0,
+                limit_warning_s=120.0,
+                any_lost=lambda _: False,
+                cancels=cancels,
+            )
+
+        assert told(at_once) == "preempted"
+        assert asked == [at_once.partition]
+        assert told(replace(at_once, preempt_time_s=1990.0)) == "cancelled"
+        assert told(DYING) == "cancelled"
+        assert len(asked) == 1
+
     def test_cancelled_within_the_grace_of_a_preemption(self) -> None:
         """Slurm leaves PreemptTime set; a requeue would raise the job from the dead."""
         assert cause(replace(DYING, preempt_time_s=1990.0)) == "cancelled"
