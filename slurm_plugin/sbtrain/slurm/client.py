@@ -113,6 +113,8 @@ class PartitionInfo:
     min_nodes: int = 0
     qos: str = ""  # whose limits bind its jobs
     max_cpus_per_node: int | None = None  # of one job
+    max_memory_mib: int | None = None  # of one job, on a node
+    default_memory: bool = False  # jobs that ask for none are given some, not all
     access: PartitionAccess = PartitionAccess()
 
 

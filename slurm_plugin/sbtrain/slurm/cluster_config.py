@@ -15,9 +15,11 @@ CREDENTIAL_S = 120  # Slurm's default cred_expire
 _MOST_INCLUDES = 64
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|[^\s\"]+)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.I)
+_DEFAULT_MEMORY = ("defmempernode", "defmempercpu", "defmempergpu")
 _KEYS = {
     *("clustername", "authinfo", "preempttype", "tmpfs"),
-    *("killwait", "accountingstoragetype", "accountingstorageenforce", "taskplugin"),
+    *("selecttypeparameters", *_DEFAULT_MEMORY, "killwait"),
+    *("accountingstoragetype", "accountingstorageenforce", "taskplugin"),
 }
 
 
@@ -26,7 +28,8 @@ class ClusterConfig:
     """name: ClusterName, in small letters, as Slurm has it. requeue_s: how long a requeued job
     is held. kill_wait_s: from TERM to KILL. preempt_type: "" (none), BY_TIERS or BY_QOS.
     tmp_fs: a node's folder for what jobs leave behind. limits: whether the accounting limits
-    jobs. binds_cpus: a task plugin keeps tasks on cores."""
+    jobs. binds_cpus: a task plugin keeps tasks on cores. all_memory: jobs that ask for none are
+    given all of a node's."""
 
     name: str = ""
     requeue_s: int = CREDENTIAL_S
@@ -35,6 +38,7 @@ class ClusterConfig:
     tmp_fs: str = "/tmp"  # noqa: S108 - Slurm's default
     limits: bool = False
     binds_cpus: bool = False
+    all_memory: bool = False
 
 
 NO_CONFIG = ClusterConfig()
@@ -58,6 +62,8 @@ def read_config(text: str) -> ClusterConfig:
         tmp_fs=said.get("tmpfs", "/tmp"),  # noqa: S108
         limits=_limits(said),
         binds_cpus="affinity" in said.get("taskplugin", "").lower(),
+        all_memory="memory" in said.get("selecttypeparameters", "").lower()
+        and not any(said.get(key, "0").strip("0").isdecimal() for key in _DEFAULT_MEMORY),
     )
 
 

@@ -35,7 +35,7 @@ AGAIN_S = 300.0  # however often the queue contradicts it
 QUEUE_S = 5.0
 _SILENCE_S = 600.0  # of the accounting, until it is asked again
 _UNSEEN_S = 300.0  # where no file tells that the configuration has changed
-_FORM = 5  # of what is kept
+_FORM = 6  # of what is kept
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 
 

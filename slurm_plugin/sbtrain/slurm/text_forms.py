@@ -264,6 +264,10 @@ def _partition(pairs: Mapping[str, str]) -> PartitionInfo:
         min_nodes=int(pairs.get("MinNodes", "0")),
         qos=_known(pairs.get("QoS", "")),
         max_cpus_per_node=_some_number(pairs.get("MaxCPUsPerNode", "")),
+        max_memory_mib=_some_number(pairs.get("MaxMemPerNode", "")),
+        default_memory=any(
+            _some_number(pairs.get(f"DefMemPer{what}", "")) for what in ("Node", "CPU")
+        ),
         access=PartitionAccess(
             groups=_some(pairs, "AllowGroups"),
             accounts=_some(pairs, "AllowAccounts"),

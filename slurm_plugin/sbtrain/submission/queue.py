@@ -279,6 +279,8 @@ def _closed(
         return f"your jobs may take {duration(limit.wall_s)} at most (account or QOS)"
     if info.max_nodes == 0:
         return "its jobs may have no node (MaxNodes)"
+    if _gets_too_much(asked, info, known):
+        return "jobs that ask for no memory get more there than they may have (--mem)"
     if limit.nodes is not None and limit.nodes < max(request.nodes.low, info.min_nodes):
         return f"your jobs may have {count(limit.nodes, 'whole node')} there (account or QOS)"
     if request.nodes.high is not None and request.nodes.high < info.min_nodes:
@@ -298,6 +300,14 @@ def _closed(
             have = count(having, "node") if having else "no node"
             return f"{have} of it can run the job with {word}, which {wanted} must have"
     return ""
+
+
+def _gets_too_much(asked: Asked, info: PartitionInfo, known: Known) -> bool:
+    """Slurm lets such a job wait for ever (MaxMemPerLimit)."""
+    if info.max_memory_mib is None or info.default_memory or not known.config.all_memory:
+        return False
+    asks = any(given(asked.settings, name) for name in ("mem", "mem-per-cpu", "mem-per-gpu"))
+    return not asks and _memory_mib(info, known.nodes) > info.max_memory_mib
 
 
 def _required(asked: Asked) -> frozenset[str]:

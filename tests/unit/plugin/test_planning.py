@@ -539,6 +539,34 @@ def test_a_partition_without_as_many_nodes_of_each_feature_as_asked_for_is_left_
     assert found.warnings == ()
 
 
+class Memory(FakeSlurm):
+    """Whose jobs get all of a node's memory unless they ask for less."""
+
+    def config(self) -> ClusterConfig:
+        return dataclasses.replace(super().config(), all_memory=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "partition"),
+    [
+        ({"max_memory_mib": 8_000}, (), "wide"),
+        ({"max_memory_mib": 8_000}, ("--mem=4G",), "narrow"),
+        ({"max_memory_mib": 8_000, "default_memory": True}, (), "narrow"),
+        ({"max_memory_mib": 16_000}, (), "narrow"),
+        ({}, (), "narrow"),
+    ],
+)
+def test_a_job_is_not_sent_where_its_memory_would_be_too_much(
+    changes: dict[str, object], words: tuple[str, ...], partition: str, tmp_path: Path
+) -> None:
+    """Slurm would let it wait for ever."""
+    narrow = dataclasses.replace(fake_partition("narrow", "c[1-4]", default=True), **changes)
+    wide = dataclasses.replace(fake_partition("wide", "c[1-2]"), max_time_s=3600)
+    slurm = Memory(partitions=[narrow, wide])
+    words = ("--train-steps=90", "--train-objective=time", "-N1", "-t60", *words)
+    assert chosen(outcome(*words, slurm=slurm, tmp_path=tmp_path)).partition == partition
+
+
 class Limited(FakeSlurm):
     """Whose accounting lets the user's jobs have two nodes for an hour."""
 

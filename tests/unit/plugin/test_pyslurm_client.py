@@ -39,6 +39,9 @@ PARTITION = {
     "ReqResv": "NO",
     "QoS": "N/A",
     "MaxCPUsPerNode": "UNLIMITED",
+    "MaxMemPerNode": "UNLIMITED",
+    "DefMemPerNode": "UNLIMITED",
+    "DefMemPerCPU": "UNLIMITED",
 }
 BY_COMMANDS = " ".join(f"{key}={value}" for key, value in PARTITION.items()).replace(
     "=gpu", "=commands"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sbtrain.slurm.cluster_config import ClusterConfig, configuration_text, read_config
 
 FILE = """\
@@ -17,6 +19,7 @@ TmpFS=\\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageEnforce=associations,limits
 TaskPlugin=affinity,cgroup
+SelectTypeParameters=CR_Core_Memory
 NodeName=c[1-4] CPUs=4
 """
 SHOWN = """\
@@ -29,6 +32,8 @@ TmpFS                   = /local/%n
 AccountingStorageType   = accounting_storage/slurmdbd
 AccountingStorageEnforce = associations,limits
 TaskPlugin              = task/cgroup,task/affinity
+SelectTypeParameters    = CR_CORE_MEMORY
+DefMemPerNode           = UNLIMITED
 """
 SAID = ClusterConfig(
     name="big",
@@ -38,6 +43,7 @@ SAID = ClusterConfig(
     tmp_fs="/local/%n",
     limits=True,
     binds_cpus=True,
+    all_memory=True,
 )
 
 
@@ -53,6 +59,19 @@ def test_what_is_not_said_is_slurms_default() -> None:
     assert read_config(said) == ClusterConfig() == read_config("")
     assert (ClusterConfig().requeue_s, ClusterConfig().tmp_fs) == (120, "/tmp")
     assert ClusterConfig().kill_wait_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("said", "all_memory"),
+    [
+        ("SelectTypeParameters=CR_Core", False),
+        ("SelectTypeParameters=CR_CPU_Memory", True),
+        ("SelectTypeParameters=CR_Memory\nDefMemPerCPU=2000", False),
+        ("SelectTypeParameters=CR_Memory\nDefMemPerCPU=0", True),
+    ],
+)
+def test_who_asks_for_no_memory_may_get_all_of_it(said: str, *, all_memory: bool) -> None:
+    assert read_config(said).all_memory is all_memory
 
 
 def test_includes_are_taken_in_and_a_missing_one_is_not_guessed(tmp_path: Path) -> None:
