@@ -9,6 +9,8 @@ from sbtrain_perf.coefficients import Drift
 from sbtrain_perf.request import Layout, Objective, Plan, Prediction
 from sbtrain_perf.wording import amount, count, duration, ratio
 
+WIDE = 3.0  # times the low end of an interval: from there on one figure alone would mislead
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -212,6 +214,14 @@ def term_seconds(prediction: Prediction) -> dict[str, float]:
         "checkpoint": prediction.checkpoints * prediction.checkpoint_s,
         "lost": prediction.lost_s,
     }
+
+
+def interval_in_words(prediction: Prediction, *, from_ratio: float = 1.0) -> str:
+    """` (90 %: 20 s to 4 min)`; empty where it is not known, or less wide."""
+    low_s, high_s = prediction.total_low_s, prediction.total_high_s
+    if low_s is None or high_s is None or high_s < from_ratio * low_s:
+        return ""
+    return f" (90 %: {duration(low_s)} to {duration(high_s)})"
 
 
 def dominant_in_words(prediction: Prediction) -> str:

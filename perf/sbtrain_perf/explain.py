@@ -10,6 +10,7 @@ from sbtrain_perf.decision import (
     TERM_NAMES,
     Decision,
     Row,
+    interval_in_words,
     measure,
     setup,
     share_in_words,
@@ -153,10 +154,7 @@ def _terms(plan: Plan, shape: ClusterShape) -> str:
         f"{count(prediction.steps, 'step')} of {duration(prediction.step_s)} on "
         f"{count(samples, 'sample')} each"
     )
-    sure = ""
-    if prediction.total_low_s is not None and prediction.total_high_s is not None:
-        low, high = duration(prediction.total_low_s), duration(prediction.total_high_s)
-        sure = f" (90 %: {low} to {high})"
+    sure = interval_in_words(prediction)
     text = f"{duration(prediction.total_s)}{sure} = {' + '.join(parts)} ({steps}); "
     hours = f"{amount(prediction.node_hours)} node-hours"
     if prediction.cost > 0:

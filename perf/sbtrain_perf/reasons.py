@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from sbtrain_perf.coefficients import Coefficients, learnt_lifetime
 from sbtrain_perf.decision import (
+    WIDE,
     Row,
     dominant_in_words,
     drift_in_words,
     faster_in_words,
     in_words,
+    interval_in_words,
     measure,
     odds_in_words,
     setup,
@@ -64,7 +66,8 @@ def choice_reason(rows: Sequence[Row], weighing: Weighing, currency: str) -> str
     )
     if quicker is not None and objective.kind == "time":
         said = f"within {100 * NEAR:g} % of the shortest predicted time, and the better trade"
-    text = f"{said}, {value}, on {setup(best)}; {dominant_in_words(best.prediction)}"
+    wide = interval_in_words(best.prediction, from_ratio=WIDE)
+    text = f"{said}, {value}{wide}, on {setup(best)}; {dominant_in_words(best.prediction)}"
     text += counterfactual(best, rows, weighing)
     if quicker is not None and quicker.prediction is not None:
         gain = faster_in_words(quicker.prediction, best.prediction, priced=priced)
@@ -274,7 +277,7 @@ def teaching_run(prediction: Prediction) -> str:
         return ""
     return (
         f"most of the interval is for {part}: a first run on the same nodes, however short "
-        "(--train-steps 100), and 'sbtrainctl refit' tell"
+        "(--train-steps 100), tells"
     )
 
 

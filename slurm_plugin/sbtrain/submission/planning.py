@@ -246,11 +246,12 @@ def _known(asked: Asked, answers: KeptAnswers | None, *, to_run: bool, refused: 
 
 def _not_chosen(plan: Plan) -> str:
     """What is said of a run whose partition and nodes are sbatch's."""
-    from sbtrain_perf.decision import dominant_in_words
+    from sbtrain_perf.decision import WIDE, dominant_in_words, interval_in_words
 
+    wide = interval_in_words(plan.prediction, from_ratio=WIDE)
     where = f"{count(plan.nodes, 'node')} of {slurm_partition(plan.partition)}"
     return (
-        f"predicted to take {duration(plan.prediction.total_s)} on {where}; "
+        f"predicted to take {duration(plan.prediction.total_s)}{wide} on {where}; "
         f"{dominant_in_words(plan.prediction)}; partition and nodes are as sbatch has them"
     )
 
