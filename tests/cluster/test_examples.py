@@ -20,8 +20,9 @@ LAST = re.compile(r"^step 200 of 200: loss (\d\.\d+)$", re.M)
 
 
 def _case(command: str) -> object:
-    slow = any(f" {name}_" in command for name in NEEDS)
-    return pytest.param(command, id=command, marks=[pytest.mark.slow] if slow else [])
+    needy = any(f" {name}_" in command for name in NEEDS)
+    marks = [pytest.mark.slow, pytest.mark.frameworks] if needy else []
+    return pytest.param(command, id=command, marks=marks)
 
 
 @pytest.mark.slurm

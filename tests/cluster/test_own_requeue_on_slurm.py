@@ -164,6 +164,7 @@ def test_a_script_that_starts_its_ranks_itself_comes_back_as_often_as_with_sbatc
 
 
 @pytest.mark.slow
+@pytest.mark.frameworks
 def test_lightning_comes_back_once_and_resumes_from_its_own_checkpoint(
     tmp_path: Path, slurm_environment: dict[str, str], runs: list[SlurmRun]
 ) -> None:

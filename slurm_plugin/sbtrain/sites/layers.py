@@ -145,9 +145,21 @@ def _of_call(
     tables = dict(data["partitions"])
     for name, table in settled_anew["partitions"].items():
         kept = {key: value for key, value in tables[name].items() if key == "planned"}
-        tables[name] = {**table, **kept}
+        tables[name] = {**_named_alike(table, tables[name]), **kept}
     gpus = {**narrowed.get("gpus", {}), **data.get("gpus", {})}
     return {**data, **({"gpus": gpus} if gpus else {}), "partitions": tables}
+
+
+def _named_alike(table: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One type of GPU is still one of several: what is learnt of it is kept by its name."""
+    types = whole.get("gpu_types")
+    if types is None or "gpu" not in table:
+        return table
+    name = table["gpu"]
+    of = {"nodes": table["nodes"], "gpus_per_node": table["gpus_per_node"]}
+    gres = {key: word for key, word in types.get(name, {}).items() if key == "gres"}
+    plain = {key: table[key] for key in table if key not in ("gpu", "gpus_per_node")}
+    return {**plain, "gpu_types": {name: of | gres}}
 
 
 def _elsewhere(file: SiteFile, found: Mapping[str, Any]) -> bool:
