@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 30  # of its workload, and of any, that the end of one learns from
 ARRAYS_EVERY_S = 60.0  # not with each of a thousand tasks
+ABANDONED_S = 120.0  # no job learns for as long
 OFF = "SBTRAIN_REFIT"  # =0
 
 
@@ -57,16 +59,44 @@ def learn_at_end(plan: Plan, environ: Mapping[str, str]) -> None:
     age_s = time.time() - known.stat().st_mtime if known else math.inf
     if not timing_logs(own) or (own[0].folder.tasks() and age_s < ARRAYS_EVERY_S):
         return
+    with _alone(home(environ)) as alone:
+        if alone:
+            _learn(own, runs, environ)
+
+
+def _learn(
+    own: Sequence[ListedRun], runs: Sequence[ListedRun], environ: Mapping[str, str]
+) -> None:
     from sbtrain_perf.coefficients import load_coefficients
     from sbtrain_perf.refit import refit
 
-    base = load_coefficients(known)
+    base = load_coefficients(learnt_coefficients(environ))
     timings, _ = read_logs(timing_logs(runs))
     preempted = any(one.preempted for one in lived_attempts(own)[0])
     lived = lived_attempts(runs)[0] if preempted else []
     result = numbered(refit(timings, base, lived=lived), base, environ)
     if result.coefficients.generation > base.generation:
         write_coefficients(result.coefficients, base, environ)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Whether no other job learns right now; the next one to end learns from ours too."""
+    mark = folder / ".learning"
+    try:
+        if time.time() - mark.stat().st_mtime > ABANDONED_S:
+            mark.unlink()
+    except FileNotFoundError:
+        pass
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def timing_logs(runs: Sequence[ListedRun]) -> tuple[Path, ...]:

@@ -73,6 +73,16 @@ def test_of_many_runs_the_newest_of_its_workload_and_of_any(
     assert set(found.sources) == {plan.run_id for plan in plans[1:]}
 
 
+def test_one_learns_at_a_time(tmp_path: Path, environ: dict[str, str]) -> None:
+    plan = measured_run(tmp_path, environ, "7")
+    mark = tmp_path / "home/.learning"
+    mark.touch()
+    assert learnt(plan, environ) is None
+    os.utime(mark, (0, 0))  # it was killed
+    assert learnt(plan, environ) is not None
+    assert not mark.exists()
+
+
 def test_the_tasks_of_an_array_learn_once_a_minute(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
