@@ -128,8 +128,8 @@ def test_status_and_logs_of_a_round_of_runs(tmp_path: Path, accounting: bool) ->
         assert_what_they_wrote_is_found(runs)
         forget(runs)
         runs.assert_said(KNOWN | REMEMBERED if accounting else KNOWN | FORGOTTEN)
-        # The accounting of 26.05 forgets who it was once slurmctld has started anew.
-        keeps = accounting and CommandsClient(environ=runs.environ).version().year < 26
+        # The accounting of 24.11 and 26.05 forgets who it was once slurmctld has started anew.
+        keeps = accounting and CommandsClient(environ=runs.environ).version().year < 24
         assert_cancelled(runs, by="by you" if keeps else "")
     except SlurmNotInstalledError as error:
         pytest.skip(f"{error.message}: {error.hint}")
