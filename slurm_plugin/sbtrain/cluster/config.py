@@ -92,7 +92,7 @@ def slurm_conf(cluster: ClusterRecord) -> str:
         "sched_min_interval=100000,batch_sched_delay=0,requeue_delay=1,"
         "nohold_on_prolog_fail",
         "ReturnToService=2",
-        "TreeWidth=65533",  # all are asked directly: else one that crashed takes its branch along
+        "TreeWidth=65533",  # all asked directly: else one that crashed takes its branch along
         "SlurmdTimeout=10",
         "SlurmctldTimeout=10",
         "MessageTimeout=10",
