@@ -84,7 +84,7 @@ def test_scripts_as_documentations_write_them_are_recognised(name: str) -> None:
         ("# import horovod.torch as hvd\n'''hvd.init()'''\nprint('hvd.init()')\n", "plain",
          "no call"),
         ("def (:\n", "plain", "it cannot be read as Python (line 1: "),
-        (b"x = '\xff'\nimport horovod.torch as hvd\nhvd.init()\n", "plain", "utf-8"),
+        (b"x = '\xff'\nimport horovod.torch as hvd\nhvd.init()\n", "plain", "line 1"),
     ],
 )  # fmt: skip
 def test_the_framework_is_that_of_what_the_code_calls(
