@@ -188,7 +188,7 @@ def test_without_a_grace_time_a_run_saves_between_term_and_kill(
     run = slurm_run(
         tmp_path,
         slurm_environment,
-        TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(2)"),
+        TRAIN.replace("def save(folder):", "def save(folder):\n        time.sleep(0.5)"),
         partition="spot",
         steps=150,
         grace_s=0.0,
